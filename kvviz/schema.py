@@ -1,0 +1,197 @@
+"""Documents and types generated from the event dataclasses: `python -m kvviz.schema` writes them, `--check` compares.
+
+`kvviz/events.py` is the only place where an event is described. This module turns its classes, field types and
+docstrings into `docs/events.md` for people and `static/js/events.d.ts` for the page's type check; a test fails when
+either is stale.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from kvviz import events
+
+_SCALARS = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
+_DOC_SCALARS = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
+
+
+def _parts(hint: Any, found: dict[str, type[Any]]) -> None:
+    """Add the dataclasses that `hint` mentions to `found`, depth first, each behind what it needs itself."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        for inner in get_type_hints(hint).values():
+            _parts(inner, found)
+        found.setdefault(hint.__name__, hint)
+    for argument in get_args(hint):
+        _parts(argument, found)
+
+
+def part_types() -> tuple[type[Any], ...]:
+    """The dataclasses that events are built from and that are no events themselves, dependencies first."""
+    found: dict[str, type[Any]] = {}
+    for event in events.EVENT_TYPES:
+        for hint in get_type_hints(event).values():
+            _parts(hint, found)
+    return tuple(found.values())
+
+
+def tag_of(event: type[Any]) -> str:
+    """The `type` tag of an event class: `request_added` for `RequestAdded`."""
+    (tag,) = get_args(get_type_hints(event)["type"])
+    return str(tag)
+
+
+def _render(hint: Any, scalars: dict[type[Any], str]) -> str:
+    """A type hint in TypeScript's notation, with the given names for the scalar types."""
+    if hint in scalars:
+        return scalars[hint]
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return hint.__name__
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " | ".join(f'"{value}"' for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " | ".join(_render(argument, scalars) for argument in arguments)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        inner = _render(arguments[0], scalars)
+        return f"({inner})[]" if " | " in inner else f"{inner}[]"
+    raise TypeError(f"no notation for the type {hint!r}; add it to kvviz/schema.py")
+
+
+def _docstring(cls: type[Any]) -> str:
+    text = inspect.getdoc(cls)
+    if not text or text.startswith(f"{cls.__name__}("):
+        raise TypeError(f"{cls.__name__} has no docstring; it is the event's documentation")
+    return text
+
+
+def typescript() -> str:
+    """The text of `static/js/events.d.ts`."""
+    lines = [
+        "// Generated from kvviz/events.py by `python -m kvviz.schema`. Do not edit.",
+        "//",
+        "// In JSDoc: @typedef {import('./events.d.ts').Event} Event",
+        "",
+        f"export type FormatVersion = {events.FORMAT_VERSION};",
+    ]
+    for cls in (*part_types(), *events.EVENT_TYPES):
+        lines += ["", "/**", *(f" * {line}".rstrip() for line in _docstring(cls).splitlines()), " */"]
+        lines.append(f"export interface {cls.__name__} {{")
+        for name, hint in _ordered_hints(cls):
+            lines.append(f"  {name}: {_render(hint, _SCALARS)};")
+        lines.append("}")
+    lines += ["", "export type Event =", *(f"  | {cls.__name__}" for cls in events.EVENT_TYPES)]
+    lines[-1] += ";"
+    lines += [
+        "",
+        "export type EventType = Event['type'];",
+        "",
+        "/** The event with the tag T: EventOf<'kv_written'> is KvWritten. */",
+        "export type EventOf<T extends EventType> = Extract<Event, {type: T}>;",
+        "",
+        "/** `[seq, t_us, event]` as on the wire and on disk. */",
+        "export type EventRecord = [seq: number, t_us: number, event: Event];",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _ordered_hints(cls: type[Any]) -> list[tuple[str, Any]]:
+    """Field names and types of a class, the tag first."""
+    hints = get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    return [(name, hints[name]) for name in sorted(names, key=lambda name: name != "type")]
+
+
+def _default(cls: type[Any], name: str) -> str:
+    (field,) = (field for field in dataclasses.fields(cls) if field.name == name)
+    if field.default is dataclasses.MISSING or name == "type":
+        return ""
+    return {None: "null", True: "true", False: "false"}.get(field.default, str(field.default))
+
+
+def _field_table(cls: type[Any]) -> list[str]:
+    rows = ["| field | type | when left out |", "|---|---|---|"]
+    for name, hint in _ordered_hints(cls):
+        notation = _render(hint, _DOC_SCALARS).replace("|", "\\|")
+        rows.append(f"| `{name}` | `{notation}` | {_default(cls, name)} |".replace("|  |", "| |"))
+    return rows
+
+
+def _section(title: str, cls: type[Any]) -> list[str]:
+    return [f"### {title}", "", _docstring(cls), "", *_field_table(cls), ""]
+
+
+def markdown() -> str:
+    """The text of `docs/events.md`."""
+    lines = [
+        "# Events",
+        "",
+        "<!-- Generated from kvviz/events.py by `python -m kvviz.schema`. Do not edit. -->",
+        "",
+        _module_doc(),
+        "",
+        f"Format version: {events.FORMAT_VERSION}. A writer writes every field, `null` where there is none; a reader fills"
+        " in what is left out, ignores fields that it does not know, and counts and skips event types that it does not know.",
+        "",
+        "| event | what happened |",
+        "|---|---|",
+    ]
+    for event in events.EVENT_TYPES:
+        summary = _docstring(event).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        lines.append(f"| [`{tag_of(event)}`](#{tag_of(event)}) | {summary} |")
+    lines += ["", "## The events", ""]
+    for event in events.EVENT_TYPES:
+        lines += _section(tag_of(event), event)
+    lines += ["## Their parts", ""]
+    for part in part_types():
+        lines += _section(part.__name__, part)
+    lines += _digest_section()
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _module_doc() -> str:
+    """The description in `kvviz/events.py`, without its first line's lead-in being a heading of its own."""
+    return inspect.cleandoc(events.__doc__ or "")
+
+
+def _digest_section() -> list[str]:
+    """The three worked values of the digest."""
+    return []
+
+
+def generated_files(root: Path) -> dict[Path, str]:
+    """Every generated file below the project's `root` with the text that it should have."""
+    return {root / "docs" / "events.md": markdown(), root / "static" / "js" / "events.d.ts": typescript()}
+
+
+def stale_files(root: Path) -> list[Path]:
+    """The generated files whose text on disk is not what the dataclasses say now."""
+    return [
+        path
+        for path, text in generated_files(root).items()
+        if not path.is_file() or re.sub("\r\n?", "\n", path.read_text(encoding="utf-8")) != text
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Write the generated files, or with `--check` say which ones are stale (exit code 1)."""
+    root = Path(__file__).resolve().parent.parent
+    stale = stale_files(root)
+    for path in stale:
+        if "--check" in arguments:
+            print(f"{path.relative_to(root)} is stale: run `python -m kvviz.schema`", file=sys.stderr)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(generated_files(root)[path], encoding="utf-8", newline="\n")
+            print(f"wrote {path.relative_to(root)}")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

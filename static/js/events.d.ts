@@ -1,0 +1,334 @@
+// Generated from kvviz/events.py by `python -m kvviz.schema`. Do not edit.
+//
+// In JSDoc: @typedef {import('./events.d.ts').Event} Event
+
+export type FormatVersion = 1;
+
+/**
+ * How one token reads in its place in a sequence.
+ *
+ * `kind` is `text`, `special` (a control token, shown by name), or `bytes` (the token holds only part of a
+ * character). A `bytes` piece has `hex` ("f0 9f"); the last one of a character also has the finished character in
+ * `text` and in `joins` the number of tokens, itself included, that make it. Joined over a sequence the `text` of
+ * all pieces equals the decoded whole, special tokens by name.
+ */
+export interface Piece {
+  text: string;
+  kind: "text" | "special" | "bytes";
+  hex: string | null;
+  joins: number | null;
+}
+
+/**
+ * How the next token is chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off; `seed` None: the run's.
+ */
+export interface SamplingParams {
+  temperature: number;
+  top_k: number;
+  top_p: number;
+  seed: number | null;
+}
+
+/**
+ * Why a prefix lookup found what it found.
+ *
+ * `code`: `hit` (every full block that may hit did), `last_token` (more blocks match, but the last token must be
+ * computed), `differs` (the chain breaks in the block that starts at `position`), `shorter_than_block`,
+ * `nothing_cached`, `disabled`.
+ */
+export interface LookupReason {
+  code: "hit" | "last_token" | "differs" | "shorter_than_block" | "nothing_cached" | "disabled";
+  position: number | null;
+}
+
+/**
+ * Why this cached block and no other: the policy, its place in the free queue, and who stood behind it.
+ *
+ * `free_since_step` is the step in which its last user left (0: before the first step). `alternatives` are the next
+ * block ids of the queue, head first, at most four; `num_free` is the length of the queue before the block was taken.
+ */
+export interface EvictionReason {
+  policy: "lru";
+  queue_position: number;
+  free_since_step: number;
+  num_free: number;
+  alternatives: number[];
+}
+
+/**
+ * Why a block was taken: `tokens` up to position `num_tokens` - 1 are to be written and `num_blocks_held` do not hold them.
+ */
+export interface AllocationReason {
+  code: "prompt" | "decode";
+  num_tokens: number;
+  num_blocks_held: number;
+}
+
+/**
+ * What one request computes in one step: tokens `start` to `start + num_tokens` - 1.
+ *
+ * `kind` is `prefill` while tokens that were known beforehand are computed, `decode` for the one token sampled last.
+ */
+export interface Chunk {
+  request_id: number;
+  start: number;
+  num_tokens: number;
+  kind: "prefill" | "decode";
+}
+
+/**
+ * One token the model might have produced, with its probability after temperature, before top-k and top-p.
+ */
+export interface Candidate {
+  token_id: number;
+  probability: number;
+  piece: Piece;
+}
+
+/**
+ * How the token was chosen, and among how many tokens were left after top-k and top-p.
+ */
+export interface SampleReason {
+  code: "greedy" | "sampled";
+  num_considered: number;
+}
+
+/**
+ * Why a request ended: `eos` (it sampled an end token), `length` (its budget), `cancelled`, `failed`.
+ */
+export interface FinishReason {
+  code: "eos" | "length" | "cancelled" | "failed";
+  token_id: number | null;
+}
+
+/**
+ * Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`) or its `window` moved on.
+ */
+export interface ReleaseReason {
+  code: "finished" | "cancelled" | "failed" | "window";
+  window_start: number | null;
+}
+
+/**
+ * A request joined the waiting line. Its prompt is known and nothing is computed.
+ *
+ * `continues` is the request whose conversation this one carries on (its history is resent in the prompt).
+ * `prompt` is what the person wrote; the tokens are what the model gets, chat template included.
+ */
+export interface RequestAdded {
+  type: "request_added";
+  request_id: number;
+  prompt: string;
+  token_ids: number[];
+  pieces: Piece[];
+  max_new_tokens: number;
+  sampling: SamplingParams;
+  template: boolean;
+  salt: string | null;
+  continues: number | null;
+}
+
+/**
+ * Step `step` began (from 1). All events up to the matching `step_finished` belong to it.
+ */
+export interface StepStarted {
+  type: "step_started";
+  step: number;
+}
+
+/**
+ * The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss.
+ */
+export interface PrefixLookedUp {
+  type: "prefix_looked_up";
+  request_id: number;
+  num_tokens: number;
+  num_hit_tokens: number;
+  hit_block_ids: number[];
+  reason: LookupReason;
+}
+
+/**
+ * The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed.
+ */
+export interface RequestStarted {
+  type: "request_started";
+  request_id: number;
+  num_hit_tokens: number;
+}
+
+/**
+ * A cached block was taken into a request's block table: its reference count rose by one.
+ *
+ * If it was free it left the free queue, from wherever it stood.
+ */
+export interface BlockShared {
+  type: "block_shared";
+  request_id: number;
+  logical_index: number;
+  block_id: number;
+}
+
+/**
+ * A block at the head of the free queue lost the cached prefix it held, because somebody needs the block.
+ */
+export interface BlockEvicted {
+  type: "block_evicted";
+  block_id: number;
+  hash: string;
+  reason: EvictionReason;
+}
+
+/**
+ * The head of the free queue was popped and appended to a request's block table with reference count 1, blank.
+ */
+export interface BlockAllocated {
+  type: "block_allocated";
+  request_id: number;
+  logical_index: number;
+  block_id: number;
+  reason: AllocationReason;
+}
+
+/**
+ * A full block was registered under its chained prefix hash.
+ *
+ * As in vLLM this happens when its tokens are scheduled, before K and V are written. `duplicate_of` is the first
+ * block already registered under the same hash, if any; lookups go on returning that one.
+ */
+export interface BlockCached {
+  type: "block_cached";
+  request_id: number;
+  logical_index: number;
+  block_id: number;
+  hash: string;
+  parent_hash: string | null;
+  duplicate_of: number | null;
+}
+
+/**
+ * What the step computes: one flat batch of these chunks, in this order.
+ */
+export interface StepScheduled {
+  type: "step_scheduled";
+  step: number;
+  chunks: Chunk[];
+}
+
+/**
+ * K and V of these positions were written into these slots, in every layer that stores any.
+ *
+ * Emitted once a step and request, after the forward pass; the record's `seq` is the entries' `write_seq`.
+ * `layers` is the order in which the layers wrote, `layer_us` when each did, in microseconds since the forward began;
+ * `read_us` when each layer's attention had read them.
+ */
+export interface KvWritten {
+  type: "kv_written";
+  request_id: number;
+  positions: number[];
+  slots: number[];
+  layers: number[];
+  layer_us: number[];
+  read_us: number[];
+}
+
+/**
+ * A token was chosen for `position`. Its K and V do not exist yet: they are written in the step that computes it.
+ */
+export interface TokenSampled {
+  type: "token_sampled";
+  request_id: number;
+  position: number;
+  token_id: number;
+  piece: Piece;
+  candidates: Candidate[];
+  reason: SampleReason;
+}
+
+/**
+ * The request ended; its blocks are released by the events that follow.
+ */
+export interface RequestFinished {
+  type: "request_finished";
+  request_id: number;
+  reason: FinishReason;
+}
+
+/**
+ * A request gave blocks back: each one's reference count fell by one, in the order of `block_ids`.
+ *
+ * `logical_indices` are their places in the block table, which are empty from now on. Blocks that reached count 0
+ * entered the free queue: those in `prepended` (no cached prefix: blank again) as one batch at its head, those in
+ * `appended` (still cached) at its tail, each list in queue order.
+ */
+export interface BlocksReleased {
+  type: "blocks_released";
+  request_id: number;
+  block_ids: number[];
+  logical_indices: number[];
+  prepended: number[];
+  appended: number[];
+  reason: ReleaseReason;
+}
+
+/**
+ * Every cached prefix was forgotten; the blocks keep their places in the free queue.
+ */
+export interface PrefixCacheReset {
+  type: "prefix_cache_reset";
+  block_ids: number[];
+}
+
+/**
+ * The prompt of a request that hit the prefix cache was computed once more under a fresh salt, without a hit.
+ *
+ * Done in a pool of its own, so nothing of this pool moved. `first_token_us` is its time to first token,
+ * `hit_first_token_us` that of the request itself, both from start of the first step to the sampled token, summed
+ * over its steps.
+ */
+export interface MissMeasured {
+  type: "miss_measured";
+  request_id: number;
+  num_tokens: number;
+  first_token_us: number;
+  hit_first_token_us: number;
+}
+
+/**
+ * The step ended. `digest` (16 hex digits) covers the state of the cache, see docs/events.md.
+ *
+ * `forward_us` is the module's forward pass, `step_us` the whole step.
+ */
+export interface StepFinished {
+  type: "step_finished";
+  step: number;
+  digest: string;
+  forward_us: number;
+  step_us: number;
+}
+
+export type Event =
+  | RequestAdded
+  | StepStarted
+  | PrefixLookedUp
+  | RequestStarted
+  | BlockShared
+  | BlockEvicted
+  | BlockAllocated
+  | BlockCached
+  | StepScheduled
+  | KvWritten
+  | TokenSampled
+  | RequestFinished
+  | BlocksReleased
+  | PrefixCacheReset
+  | MissMeasured
+  | StepFinished;
+
+export type EventType = Event['type'];
+
+/** The event with the tag T: EventOf<'kv_written'> is KvWritten. */
+export type EventOf<T extends EventType> = Extract<Event, {type: T}>;
+
+/** `[seq, t_us, event]` as on the wire and on disk. */
+export type EventRecord = [seq: number, t_us: number, event: Event];

@@ -1,0 +1,54 @@
+"""The generated documents and types say what the dataclasses say."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+
+import pytest
+
+from kvviz import events, schema
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_generated_files_are_fresh() -> None:
+    assert schema.stale_files(ROOT) == [], "run `python -m kvviz.schema`"
+
+
+@pytest.mark.parametrize("event", events.EVENT_TYPES)
+def test_every_event_has_a_doc_row_a_section_and_a_type(event: type[object]) -> None:
+    tag = schema.tag_of(event)
+    document = schema.markdown()
+    assert f"| [`{tag}`](#{tag}) |" in document
+    assert f"\n### {tag}\n" in document
+    assert f"export interface {event.__name__} {{" in schema.typescript()
+    assert inspect.getdoc(event)
+    for field in dataclasses.fields(event):  # type: ignore[arg-type]
+        assert f"| `{field.name}` |" in document.split(f"\n### {tag}\n")[1].split("\n### ")[0]
+
+
+def test_stale_file_is_named_and_then_written(tmp_path: Path) -> None:
+    assert len(schema.stale_files(tmp_path)) == 2
+    for path, text in schema.generated_files(tmp_path).items():
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert schema.stale_files(tmp_path) == []
+    (tmp_path / "docs" / "events.md").write_text("old", encoding="utf-8")
+    assert schema.stale_files(tmp_path) == [tmp_path / "docs" / "events.md"]
+
+
+def test_types_name_only_what_is_declared_before() -> None:
+    seen: set[str] = set()
+    for part in schema.part_types():
+        for hint in schema.get_type_hints(part).values():
+            for other in schema.part_types():
+                if other.__name__ in str(hint):
+                    assert other.__name__ in seen
+        seen.add(part.__name__)
+
+
+def test_unknown_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="no notation"):
+        schema._render(dict[str, int], schema._SCALARS)
