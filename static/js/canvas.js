@@ -1,0 +1,239 @@
+/**
+ * Canvas helpers: stacked canvases in CSS pixels, the one reused ImageData that cells are painted into, and small
+ * drawing verbs. Nothing here knows what a picture means.
+ */
+
+/**
+ * Canvases of one size on top of each other, lowest first, sharp at any device pixel ratio.
+ */
+export class CanvasStack {
+  width = 0;
+  height = 0;
+  ratio = 1;
+
+  /** @param {HTMLElement} root @param {readonly string[]} names one canvas each, lowest first */
+  constructor(root, names) {
+    /** @type {Map<string, CanvasRenderingContext2D>} */
+    this.contexts = new Map();
+    /** @type {HTMLCanvasElement[]} */
+    this.canvases = names.map((name) => {
+      const canvas = document.createElement('canvas');
+      canvas.className = `stack stack-${name}`;
+      canvas.setAttribute('aria-hidden', 'true');
+      root.append(canvas);
+      const context = canvas.getContext('2d');
+      if (!context) throw new Error('expected a 2d canvas, the browser gave none');
+      this.contexts.set(name, context);
+      return canvas;
+    });
+  }
+
+  /** @param {string} name @returns {CanvasRenderingContext2D} scaled to CSS pixels */
+  context(name) {
+    const context = this.contexts.get(name);
+    if (!context) throw new Error(`no canvas named ${name}`);
+    return context;
+  }
+
+  /**
+   * @param {number} width CSS pixels @param {number} height CSS pixels
+   * @returns {boolean} whether the size changed (then all canvases are blank)
+   */
+  resize(width, height) {
+    const ratio = Math.min(3, window.devicePixelRatio || 1);
+    if (width === this.width && height === this.height && ratio === this.ratio) return false;
+    [this.width, this.height, this.ratio] = [width, height, ratio];
+    for (const canvas of this.canvases) {
+      canvas.width = Math.max(1, Math.round(width * ratio));
+      canvas.height = Math.max(1, Math.round(height * ratio));
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    return true;
+  }
+
+  /** @param {string} name @returns {CanvasRenderingContext2D} cleared, scaled to CSS pixels */
+  clear(name) {
+    const context = this.context(name);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, context.canvas.width, context.canvas.height);
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    return context;
+  }
+
+  remove() {
+    for (const canvas of this.canvases) canvas.remove();
+  }
+}
+
+/**
+ * A small picture of pixel words that is painted by table and then drawn scaled, without smoothing, strip by strip.
+ * Both the ImageData and its canvas are kept and reused until the size grows.
+ */
+export class Bitmap {
+  width = 0;
+  height = 0;
+  /** @type {Uint32Array} */
+  words = new Uint32Array(0);
+  #canvas = document.createElement('canvas');
+  /** @type {ImageData|null} */
+  #image = null;
+
+  /** @param {number} width device pixels @param {number} height rows */
+  resize(width, height) {
+    width = Math.max(1, width);
+    height = Math.max(1, height);
+    if (this.#image && width === this.width && height === this.height) return;
+    [this.width, this.height] = [width, height];
+    this.#canvas.width = width;
+    this.#canvas.height = height;
+    this.#image = new ImageData(width, height);
+    this.words = new Uint32Array(this.#image.data.buffer);
+  }
+
+  /** Puts the painted words where `draw` finds them. */
+  commit() {
+    if (!this.#image) return;
+    this.#canvas.getContext('2d')?.putImageData(this.#image, 0, 0);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} row of the bitmap @param {number} numRows
+   * @param {number} x @param {number} y @param {number} width @param {number} height CSS pixels
+   */
+  drawRows(context, row, numRows, x, y, width, height) {
+    if (height <= 0 || width <= 0) return;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.#canvas, 0, row, this.width, numRows, x, y, width, height);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} w @param {number} h
+ * @param {number} radius */
+export function roundRect(context, x, y, w, h, radius) {
+  context.beginPath();
+  context.roundRect(x, y, Math.max(0, w), Math.max(0, h), Math.max(0, Math.min(radius, w / 2, h / 2)));
+}
+
+/** @type {WeakMap<CanvasRenderingContext2D, Map<string, CanvasPattern>>} */
+const patterns = new WeakMap();
+
+/**
+ * Diagonal hatching in one colour, transparent between the lines.
+ * @param {CanvasRenderingContext2D} context @param {string} color @param {number} [period] CSS pixels
+ * @param {number} [line] CSS pixels
+ * @returns {CanvasPattern|string}
+ */
+export function hatch(context, color, period = 6, line = 1.4) {
+  const ratio = context.getTransform().a || 1;
+  const key = `${color}/${period}/${line}/${ratio}`;
+  let known = patterns.get(context);
+  if (!known) patterns.set(context, (known = new Map()));
+  const found = known.get(key);
+  if (found) return found;
+  const size = Math.max(3, Math.round(period * ratio));
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = size;
+  const brush = tile.getContext('2d');
+  if (!brush) return color;
+  brush.strokeStyle = color;
+  brush.lineWidth = line * ratio;
+  for (const shift of [-size, 0, size]) {
+    brush.beginPath();
+    brush.moveTo(shift - 1, size + 1);
+    brush.lineTo(shift + size + 1, -1);
+    brush.stroke();
+  }
+  const pattern = context.createPattern(tile, 'repeat');
+  if (!pattern) return color;
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  if (known.size > 40) known.clear();
+  known.set(key, pattern);
+  return pattern;
+}
+
+/** @type {Map<string, number>} */
+const widths = new Map();
+
+/**
+ * Width of a text in CSS pixels, remembered.
+ * @param {CanvasRenderingContext2D} context @param {string} text @returns {number}
+ */
+export function textWidth(context, text) {
+  const key = `${context.font}\n${text}`;
+  let width = widths.get(key);
+  if (width === undefined) {
+    width = context.measureText(text).width;
+    if (widths.size > 20000) widths.clear();
+    widths.set(key, width);
+  }
+  return width;
+}
+
+/**
+ * The text, or its beginning with an ellipsis, so that it is no wider than `limit`; empty when not even that fits.
+ * Cuts between whole characters as a reader sees them.
+ * @param {CanvasRenderingContext2D} context @param {string} text @param {number} limit @returns {string}
+ */
+export function fitText(context, text, limit) {
+  if (text.length > 400) text = text.slice(0, 400);
+  if (textWidth(context, text) <= limit) return text;
+  const letters = graphemes(text);
+  let low = 0;
+  let high = letters.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (textWidth(context, `${letters.slice(0, middle).join('')}…`) <= limit) low = middle;
+    else high = middle - 1;
+  }
+  return low === 0 ? '' : `${letters.slice(0, low).join('')}…`;
+}
+
+const segmenter = typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, {granularity: 'grapheme'}) : null;
+
+/** @param {string} text @returns {string[]} */
+function graphemes(text) {
+  return segmenter ? Array.from(segmenter.segment(text), (part) => part.segment) : [...text];
+}
+
+/** @param {number} value @param {number} low @param {number} high @returns {number} */
+export function clamp(value, low, high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+/** @param {number} from @param {number} to @param {number} t @returns {number} */
+export function lerp(from, to, t) {
+  return from + (to - from) * t;
+}
+
+/** Slow, fast, slow. @param {number} t 0-1 @returns {number} */
+export function ease(t) {
+  const x = clamp(t, 0, 1);
+  return x * x * (3 - 2 * x);
+}
+
+/** How far `t` has come on the way from `from` to `to`, 0-1, eased.
+ * @param {number} t @param {number} from @param {number} to @returns {number} */
+export function span(t, from, to) {
+  return to <= from ? Number(t >= to) : ease((t - from) / (to - from));
+}
+
+/**
+ * The double outline that means "selected".
+ * @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} w @param {number} h
+ * @param {{line: string, gap: string, radius?: number, mark?: number}} style
+ */
+export function doubleOutline(context, x, y, w, h, {line, gap, radius = 2, mark = 1}) {
+  const inner = 1 + mark / 2;
+  context.lineWidth = 3 * mark + 2;
+  context.strokeStyle = gap;
+  roundRect(context, x - inner - mark, y - inner - mark, w + 2 * (inner + mark), h + 2 * (inner + mark), radius);
+  context.stroke();
+  context.lineWidth = mark;
+  context.strokeStyle = line;
+  roundRect(context, x - inner, y - inner, w + 2 * inner, h + 2 * inner, radius);
+  context.stroke();
+  roundRect(context, x - inner - 2 * mark, y - inner - 2 * mark, w + 2 * (inner + 2 * mark), h + 2 * (inner + 2 * mark), radius + 2);
+  context.stroke();
+}
