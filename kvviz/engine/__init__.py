@@ -1,0 +1,5 @@
+"""The cache engine: decides which token goes into which slot of which block. Knows no torch."""
+
+from kvviz.engine.engine import Engine, Runner
+
+__all__ = ["Engine", "Runner"]

@@ -1,0 +1,366 @@
+"""The engine: `step()` is schedule, run, postprocess. It decides; a runner computes; events tell.
+
+log = EventLog()
+engine = Engine(EngineConfig(num_blocks=8), runner, emit=log.append)
+engine.add_request([1, 2, 3], max_new_tokens=5)
+while engine.step():
+    pass
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kvviz.config import EngineConfig, check_range
+from kvviz.digest import digest, state_words
+from kvviz.engine.blocks import BlockPool
+from kvviz.engine.requests import Request
+from kvviz.engine.scheduler import Scheduler
+from kvviz.engine.tables import BlockTables
+from kvviz.errors import RequestError
+from kvviz.events import (
+    Candidate,
+    Chunk,
+    Event,
+    FinishReason,
+    KvWritten,
+    Piece,
+    RequestAdded,
+    RequestFinished,
+    SampleReason,
+    SamplingParams,
+    StepFinished,
+    StepScheduled,
+    StepStarted,
+    TokenSampled,
+)
+
+MAX_NEW_TOKENS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """What a runner computes for one request in one step: some new tokens after all that is in the cache.
+
+    `token_ids` sit at positions `start` … and go into `slots`; `block_table` covers `length` = start + new tokens
+    (None where a block is gone because no layer reads it any more). `sampling` is None when no token is wanted.
+    """
+
+    request_id: int
+    token_ids: Sequence[int]
+    start: int
+    slots: Sequence[int]
+    block_table: Sequence[int | None]
+    length: int
+    sampling: SamplingParams | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A sampled token and the most probable ones with their probabilities, best first."""
+
+    token_id: int
+    candidates: Sequence[tuple[int, float]]
+    code: Literal["greedy", "sampled"]
+    num_considered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a runner did: a sample per segment that wanted one, and when each layer wrote and was read."""
+
+    samples: Sequence[Sample | None]
+    layers: Sequence[int]
+    layer_us: Sequence[int]
+    read_us: Sequence[int]
+    forward_us: int
+
+
+class Runner(Protocol):
+    """Computes steps. `window`, `cache_keys` and `max_positions` are facts about its model."""
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that the farthest-reading layer sees back when every layer has a window, else None."""
+
+    @property
+    def cache_keys(self) -> tuple[str, ...]:
+        """What makes cached entries of this runner different from another's: weights, dtype, codec, windows."""
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence that the model takes, None when it has no limit."""
+
+    def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
+        """One forward pass over all segments."""
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+
+
+class TokenText(Protocol):
+    """Turns token ids into how they read in their place."""
+
+    def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """Pieces of a whole prompt; later tokens of the request continue it."""
+
+    def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """What each of these tokens would be if it came next."""
+
+    def extend(self, request_id: int, token_id: int) -> Piece:
+        """The piece of the next token, which is now part of the request."""
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+
+
+class NumberText:
+    """Token text without a tokenizer: every token reads as its number."""
+
+    def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """Pieces of a prompt."""
+        return self.peek(request_id, token_ids)
+
+    def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """Pieces of possible next tokens."""
+        return tuple(Piece(text=f" {token_id}") for token_id in token_ids)
+
+    def extend(self, request_id: int, token_id: int) -> Piece:
+        """Piece of the next token."""
+        return Piece(text=f" {token_id}")
+
+    def forget(self, request_id: int) -> None:
+        """Nothing is kept."""
+
+
+class Engine:
+    """A paged cache with its requests. Not thread-safe: one thread calls it.
+
+    `emit` gets every event in order. `num_steps` steps have run.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner,
+        emit: Callable[[Event], object],
+        text: TokenText | None = None,
+    ) -> None:
+        self.config = config
+        self.runner = runner
+        self.pool = BlockPool(config.num_blocks, emit, prefix_cache=config.prefix_cache)
+        self.tables = BlockTables(self.pool, config.block_size, emit, window=runner.window)
+        self.scheduler = Scheduler(config, self.tables, emit)
+        self.num_steps = 0
+        self.num_requests = 0
+        self.num_finished = 0
+        self._emit = emit
+        self._text: TokenText = text or NumberText()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return bool(self.scheduler.waiting or self.scheduler.running)
+
+    def add_request(
+        self,
+        token_ids: Sequence[int],
+        *,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        stop_token_ids: Sequence[int] = (),
+        salt: str | None = None,
+        prompt: str = "",
+        template: bool = False,
+        continues: int | None = None,
+    ) -> int:
+        """Put a request in the waiting line and return its id.
+
+        Raises `RequestError` for an empty prompt, and with code `never_fits` or `context_full` and the arithmetic when
+        the pool or the model could not hold it even alone.
+        """
+        check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
+        if not token_ids:
+            raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
+        self._check_room(len(token_ids), max_new_tokens)
+        request = Request(
+            request_id=self.num_requests,
+            token_ids=list(token_ids),
+            num_prompt_tokens=len(token_ids),
+            max_new_tokens=max_new_tokens,
+            sampling=sampling or SamplingParams(),
+            block_size=self.config.block_size,
+            extra_keys=(*self.runner.cache_keys, f"salt:{salt}") if salt is not None else self.runner.cache_keys,
+            stop_token_ids=frozenset(stop_token_ids),
+        )
+        self.num_requests += 1
+        self._emit(
+            RequestAdded(
+                request_id=request.request_id,
+                prompt=prompt,
+                token_ids=tuple(token_ids),
+                pieces=self._text.begin(request.request_id, token_ids),
+                max_new_tokens=max_new_tokens,
+                sampling=request.sampling,
+                template=template,
+                salt=salt,
+                continues=continues,
+            )
+        )
+        self.scheduler.waiting.append(request)
+        return request.request_id
+
+    def step(self) -> bool:
+        """Run one step; False, and nothing happens, when there is no work.
+
+        When the runner fails, the requests of the step end as `failed`, the step is finished, and the error is raised.
+        """
+        if not self.has_work:
+            return False
+        began = time.perf_counter_ns()
+        self.num_steps += 1
+        self.pool.step = self.num_steps
+        self._emit(StepStarted(step=self.num_steps))
+        plan = self.scheduler.schedule()
+        self._emit(StepScheduled(step=self.num_steps, chunks=tuple(chunk for _, chunk in plan)))
+        try:
+            result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in plan])
+        except Exception:
+            for request, chunk in plan:
+                self.tables.forget_unwritten(request, chunk.start)
+                self._finish(request, FinishReason(code="failed"))
+            self._end_step(began, 0)
+            raise
+        self._postprocess(plan, result, began)
+        self._end_step(began, result.forward_us)
+        return True
+
+    def cancel(self, request_id: int) -> None:
+        """End a request now. Raises `RequestError` when it is not waiting or running."""
+        for request in (*self.scheduler.waiting, *self.scheduler.running):
+            if request.request_id == request_id:
+                self._finish(request, FinishReason(code="cancelled"))
+                return
+        raise RequestError(
+            f"Request {request_id} is neither waiting nor running, so there is nothing to cancel.", code="no_request"
+        )
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix; False while any block is in use."""
+        return self.pool.reset()
+
+    def digest(self) -> str:
+        """Digest of the state of the cache now."""
+        live = sorted((*self.scheduler.waiting, *self.scheduler.running), key=lambda request: request.request_id)
+        return digest(
+            state_words(
+                self.num_steps,
+                self.pool.ref_counts,
+                self.pool.short_hashes,
+                list(self.pool.free),
+                self.num_finished,
+                [request.words() for request in live],
+            )
+        )
+
+    def _check_room(self, num_prompt_tokens: int, max_new_tokens: int) -> None:
+        num_tokens = num_prompt_tokens + max_new_tokens - 1  # the last sampled token is never computed
+        limit = self.runner.max_positions
+        if limit is not None and num_tokens > limit:
+            raise RequestError(
+                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones need {num_tokens} positions, and the "
+                f"model has {limit}; shorten the prompt or ask for fewer new tokens.",
+                code="context_full",
+                num_tokens=num_tokens,
+                max_positions=limit,
+            )
+        needed = self.tables.peak_blocks(num_tokens, self.config.prefill_chunk)
+        if needed > self.config.num_blocks:
+            raise RequestError(
+                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones, of which the last is never stored, "
+                f"are {num_tokens} entries and need {needed} blocks of {self.config.block_size}; the pool has "
+                f"{self.config.num_blocks}. Grow the pool to {needed}.",
+                code="never_fits",
+                num_tokens=num_tokens,
+                num_blocks_needed=needed,
+                num_blocks=self.config.num_blocks,
+                block_size=self.config.block_size,
+            )
+
+    def _segment(self, request: Request, chunk: Chunk) -> Segment:
+        stop = chunk.start + chunk.num_tokens
+        return Segment(
+            request_id=request.request_id,
+            token_ids=request.token_ids[chunk.start : stop],
+            start=chunk.start,
+            slots=request.slots(chunk.start, stop),
+            block_table=request.block_table,
+            length=stop,
+            sampling=request.sampling if stop == request.num_tokens else None,
+        )
+
+    def _postprocess(self, plan: Sequence[tuple[Request, Chunk]], result: StepResult, began: int) -> None:
+        for (request, chunk), sample in zip(plan, result.samples, strict=True):
+            stop = chunk.start + chunk.num_tokens
+            self._emit(
+                KvWritten(
+                    request_id=request.request_id,
+                    positions=tuple(range(chunk.start, stop)),
+                    slots=tuple(request.slots(chunk.start, stop)),
+                    layers=tuple(result.layers),
+                    layer_us=tuple(result.layer_us),
+                    read_us=tuple(result.read_us),
+                )
+            )
+            if request.num_generated == 0:
+                request.first_token_us += (time.perf_counter_ns() - began) // 1_000
+            if sample is not None:
+                self._append(request, sample)
+
+    def _append(self, request: Request, sample: Sample) -> None:
+        candidate_ids = [token_id for token_id, _ in sample.candidates]
+        pieces = self._text.peek(request.request_id, candidate_ids)
+        self._emit(
+            TokenSampled(
+                request_id=request.request_id,
+                position=request.num_tokens,
+                token_id=sample.token_id,
+                piece=self._text.extend(request.request_id, sample.token_id),
+                candidates=tuple(
+                    Candidate(token_id=token_id, probability=probability, piece=piece)
+                    for (token_id, probability), piece in zip(sample.candidates, pieces, strict=True)
+                ),
+                reason=SampleReason(code=sample.code, num_considered=sample.num_considered),
+            )
+        )
+        request.append_token(sample.token_id)
+        if sample.token_id in request.stop_token_ids:
+            self._finish(request, FinishReason(code="eos", token_id=sample.token_id))
+        elif request.num_generated >= request.max_new_tokens:
+            self._finish(request, FinishReason(code="length"))
+
+    def _finish(self, request: Request, reason: FinishReason) -> None:
+        self._emit(RequestFinished(request_id=request.request_id, reason=reason))
+        if request.state == "running":
+            self.scheduler.running.remove(request)
+            code = reason.code if reason.code in ("cancelled", "failed") else "finished"
+            self.tables.release(request, code)
+        else:
+            self.scheduler.waiting.remove(request)
+        request.state = "finished"
+        self.num_finished += 1
+        self._text.forget(request.request_id)
+        self.runner.forget(request.request_id)
+
+    def _end_step(self, began: int, forward_us: int) -> None:
+        self._emit(
+            StepFinished(
+                step=self.num_steps,
+                digest=self.digest(),
+                forward_us=forward_us,
+                step_us=(time.perf_counter_ns() - began) // 1_000,
+            )
+        )

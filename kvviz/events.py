@@ -1,0 +1,374 @@
+"""The events: past-tense facts about a KV cache, and the only thing a picture may be made from.
+
+An event is a frozen dataclass with a `type` tag. It carries ids, positions, counts and a `reason` (a code with its
+numbers), never prose and never a counter that a reader could derive. On the wire, on disk and in memory a *record* is
+`[seq, t_us, {"type": ..., ...}]`; `seq` is dense from 0 and stamped by `kvviz.log.EventLog` alone, `t_us` is monotonic
+microseconds since the log began and is never read by a fold. Durations live only in fields whose names end in `_us`,
+so two runs can be compared by stripping those.
+
+Units: positions and counts are tokens, `slot` = block_id × block_size + offset, hashes are lower-case hex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, TypeAdapter
+
+#: Version of the record format; a reader refuses a larger major number. Written as `format` in every header.
+FORMAT_VERSION = 1
+
+_event = dataclass(frozen=True, slots=True, kw_only=True)
+
+
+@_event
+class Piece:
+    """How one token reads in its place in a sequence.
+
+    `kind` is `text`, `special` (a control token, shown by name), or `bytes` (the token holds only part of a
+    character). A `bytes` piece has `hex` ("f0 9f"); the last one of a character also has the finished character in
+    `text` and in `joins` the number of tokens, itself included, that make it. Joined over a sequence the `text` of
+    all pieces equals the decoded whole, special tokens by name.
+    """
+
+    text: str
+    kind: Literal["text", "special", "bytes"] = "text"
+    hex: str | None = None
+    joins: int | None = None
+
+
+@_event
+class Candidate:
+    """One token the model might have produced, with its probability after temperature, before top-k and top-p."""
+
+    token_id: int
+    probability: float
+    piece: Piece
+
+
+@_event
+class SamplingParams:
+    """How the next token is chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off; `seed` None: the run's."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int | None = None
+
+
+@_event
+class Chunk:
+    """What one request computes in one step: tokens `start` to `start + num_tokens` - 1.
+
+    `kind` is `prefill` while tokens that were known beforehand are computed, `decode` for the one token sampled last.
+    """
+
+    request_id: int
+    start: int
+    num_tokens: int
+    kind: Literal["prefill", "decode"]
+
+
+@_event
+class LookupReason:
+    """Why a prefix lookup found what it found.
+
+    `code`: `hit` (every full block that may hit did), `last_token` (one more block matches, but the token at
+    `position`, the last, must be computed), `differs` (no cached block continues the chain at `position`: other tokens,
+    or that block was evicted), `shorter_than_block`, `nothing_cached`, `disabled`.
+    """
+
+    code: Literal["hit", "last_token", "differs", "shorter_than_block", "nothing_cached", "disabled"]
+    position: int | None = None
+
+
+@_event
+class AllocationReason:
+    """Why a block was taken: `tokens` up to position `num_tokens` - 1 are to be written and `num_blocks_held` do not hold them."""
+
+    code: Literal["prompt", "decode"]
+    num_tokens: int
+    num_blocks_held: int
+
+
+@_event
+class EvictionReason:
+    """Why this cached block and no other: the policy, its place in the free queue, and who stood behind it.
+
+    `free_since_step` is the step in which its last user left (0: before the first step). `alternatives` are the next
+    block ids of the queue, head first, at most four; `num_free` is the length of the queue before the block was taken.
+    """
+
+    policy: Literal["lru"]
+    queue_position: int
+    free_since_step: int
+    num_free: int
+    alternatives: tuple[int, ...]
+
+
+@_event
+class ReleaseReason:
+    """Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`) or its `window` moved on."""
+
+    code: Literal["finished", "cancelled", "failed", "window"]
+    window_start: int | None = None
+
+
+@_event
+class FinishReason:
+    """Why a request ended: `eos` (it sampled an end token), `length` (its budget), `cancelled`, `failed`."""
+
+    code: Literal["eos", "length", "cancelled", "failed"]
+    token_id: int | None = None
+
+
+@_event
+class SampleReason:
+    """How the token was chosen, and among how many tokens were left after top-k and top-p."""
+
+    code: Literal["greedy", "sampled"]
+    num_considered: int
+
+
+@_event
+class RequestAdded:
+    """A request joined the waiting line. Its prompt is known and nothing is computed.
+
+    `continues` is the request whose conversation this one carries on (its history is resent in the prompt).
+    `prompt` is what the person wrote; the tokens are what the model gets, chat template included.
+    """
+
+    request_id: int
+    prompt: str
+    token_ids: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+    max_new_tokens: int
+    sampling: SamplingParams
+    template: bool = False
+    salt: str | None = None
+    continues: int | None = None
+    type: Literal["request_added"] = "request_added"
+
+
+@_event
+class StepStarted:
+    """Step `step` began (from 1). All events up to the matching `step_finished` belong to it."""
+
+    step: int
+    type: Literal["step_started"] = "step_started"
+
+
+@_event
+class PrefixLookedUp:
+    """The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss."""
+
+    request_id: int
+    num_tokens: int
+    num_hit_tokens: int
+    hit_block_ids: tuple[int, ...]
+    reason: LookupReason
+    type: Literal["prefix_looked_up"] = "prefix_looked_up"
+
+
+@_event
+class RequestStarted:
+    """The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed."""
+
+    request_id: int
+    num_hit_tokens: int
+    type: Literal["request_started"] = "request_started"
+
+
+@_event
+class BlockShared:
+    """A cached block was taken into a request's block table: its reference count rose by one.
+
+    If it was free it left the free queue, from wherever it stood.
+    """
+
+    request_id: int
+    logical_index: int
+    block_id: int
+    type: Literal["block_shared"] = "block_shared"
+
+
+@_event
+class BlockEvicted:
+    """A block at the head of the free queue lost the cached prefix it held, because somebody needs the block."""
+
+    block_id: int
+    hash: str
+    reason: EvictionReason
+    type: Literal["block_evicted"] = "block_evicted"
+
+
+@_event
+class BlockAllocated:
+    """The head of the free queue was popped and appended to a request's block table with reference count 1, blank."""
+
+    request_id: int
+    logical_index: int
+    block_id: int
+    reason: AllocationReason
+    type: Literal["block_allocated"] = "block_allocated"
+
+
+@_event
+class BlockCached:
+    """A full block was registered under its chained prefix hash.
+
+    As in vLLM this happens when its tokens are scheduled, before K and V are written. `duplicate_of` is the first
+    block already registered under the same hash, if any; lookups go on returning that one.
+    """
+
+    request_id: int
+    logical_index: int
+    block_id: int
+    hash: str
+    parent_hash: str | None
+    duplicate_of: int | None = None
+    type: Literal["block_cached"] = "block_cached"
+
+
+@_event
+class StepScheduled:
+    """What the step computes: one flat batch of these chunks, in this order."""
+
+    step: int
+    chunks: tuple[Chunk, ...]
+    type: Literal["step_scheduled"] = "step_scheduled"
+
+
+@_event
+class KvWritten:
+    """K and V of these positions were written into these slots, in every layer that stores any.
+
+    Emitted once a step and request, after the forward pass; the record's `seq` is the entries' `write_seq`.
+    `layers` is the order in which the layers wrote, `layer_us` when each did, in microseconds since the forward began;
+    `read_us` when each layer's attention had read them.
+    """
+
+    request_id: int
+    positions: tuple[int, ...]
+    slots: tuple[int, ...]
+    layers: tuple[int, ...]
+    layer_us: tuple[int, ...]
+    read_us: tuple[int, ...]
+    type: Literal["kv_written"] = "kv_written"
+
+
+@_event
+class TokenSampled:
+    """A token was chosen for `position`. Its K and V do not exist yet: they are written in the step that computes it."""
+
+    request_id: int
+    position: int
+    token_id: int
+    piece: Piece
+    candidates: tuple[Candidate, ...]
+    reason: SampleReason
+    type: Literal["token_sampled"] = "token_sampled"
+
+
+@_event
+class RequestFinished:
+    """The request ended; its blocks are released by the events that follow."""
+
+    request_id: int
+    reason: FinishReason
+    type: Literal["request_finished"] = "request_finished"
+
+
+@_event
+class BlocksReleased:
+    """A request gave blocks back: each one's reference count fell by one, in the order of `block_ids`.
+
+    `logical_indices` are their places in the block table, which are empty from now on. Blocks that reached count 0
+    entered the free queue: those in `prepended` (no cached prefix: blank again) as one batch at its head, those in
+    `appended` (still cached) at its tail, each list in queue order.
+    """
+
+    request_id: int
+    block_ids: tuple[int, ...]
+    logical_indices: tuple[int, ...]
+    prepended: tuple[int, ...]
+    appended: tuple[int, ...]
+    reason: ReleaseReason
+    type: Literal["blocks_released"] = "blocks_released"
+
+
+@_event
+class PrefixCacheReset:
+    """The cached prefixes of these blocks were forgotten; the blocks stay where they are, in use or in the free queue.
+
+    All of them on a reset; after a failed step those that were registered but never written.
+    """
+
+    block_ids: tuple[int, ...]
+    type: Literal["prefix_cache_reset"] = "prefix_cache_reset"
+
+
+@_event
+class MissMeasured:
+    """The prompt of a request that hit the prefix cache was computed once more under a fresh salt, without a hit.
+
+    Done in a pool of its own, so nothing of this pool moved. `first_token_us` is its time to first token,
+    `hit_first_token_us` that of the request itself, both from start of the first step to the sampled token, summed
+    over its steps.
+    """
+
+    request_id: int
+    num_tokens: int
+    first_token_us: int
+    hit_first_token_us: int
+    type: Literal["miss_measured"] = "miss_measured"
+
+
+@_event
+class StepFinished:
+    """The step ended. `digest` (16 hex digits) covers the state of the cache, see docs/events.md.
+
+    `forward_us` is the module's forward pass, `step_us` the whole step.
+    """
+
+    step: int
+    digest: str
+    forward_us: int
+    step_us: int
+    type: Literal["step_finished"] = "step_finished"
+
+
+Event: TypeAlias = (
+    RequestAdded
+    | StepStarted
+    | PrefixLookedUp
+    | RequestStarted
+    | BlockShared
+    | BlockEvicted
+    | BlockAllocated
+    | BlockCached
+    | StepScheduled
+    | KvWritten
+    | TokenSampled
+    | RequestFinished
+    | BlocksReleased
+    | PrefixCacheReset
+    | MissMeasured
+    | StepFinished
+)
+
+#: Every event class, in the order of the documentation.
+EVENT_TYPES: tuple[type[Any], ...] = Event.__args__
+
+_adapter: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Discriminator("type")])
+
+
+def parse_event(data: Any) -> Event:
+    """The event that a JSON object describes. Raises pydantic's `ValidationError` (unknown fields are ignored)."""
+    return _adapter.validate_python(data)
+
+
+def event_schema() -> dict[str, Any]:
+    """JSON schema of the union of all events."""
+    return _adapter.json_schema()
