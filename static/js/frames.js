@@ -1,0 +1,215 @@
+/**
+ * Frames: attention rows, norms, vectors. They are no events; they are asked for by range and may be gone. Every getter
+ * answers at once with a pack or null and fetches in the background; `changes` says when something came. `problem`
+ * tells why a frame will not come.
+ */
+import { emitter } from './emitter.js';
+import { decodePack } from './packs.js';
+
+/** @typedef {import('./types.d.ts').Pack} Pack */
+/** @typedef {import('./types.d.ts').Problem} Problem */
+/** @typedef {import('./log.js').Log} Log */
+
+const BUDGET_BYTES = 64 * 1024 * 1024;
+const MAX_FLIGHTS = 3;
+const MAX_WAITING = 12;
+export const MAX_COLUMNS = 512;
+
+export class Frames {
+  /** @param {Log} log @param {typeof fetch} [fetcher] */
+  constructor(log, fetcher = (input, init) => fetch(input, init)) {
+    this.log = log;
+    this.fetcher = fetcher;
+    /** Layer whose head rows `step` carries. */
+    this.layer = 0;
+    /** By key, least recently used first. @type {Map<string, Pack>} */
+    this.packs = new Map();
+    this.bytes = 0;
+    /** Key of some pack of a step, whatever its layer. @type {Map<number, string>} */
+    this.anyLayer = new Map();
+    /** @type {Map<string, Problem>} */
+    this.problems = new Map();
+    /** Newest first. @type {{key: string, path: string}[]} */
+    this.waiting = [];
+    /** @type {Set<string>} */
+    this.flights = new Set();
+    this.changes = emitter();
+    log.changes.on((what) => {
+      if (what === 'begin') this.#drop();
+    });
+  }
+
+  #drop() {
+    this.packs.clear();
+    this.anyLayer.clear();
+    this.problems.clear();
+    this.waiting = [];
+    this.bytes = 0;
+  }
+
+  /** @param {() => void} listener */
+  onChange(listener) {
+    return this.changes.on(listener);
+  }
+
+  /** The chosen layer: `step` packs carry its head rows from now on. @param {number} layer */
+  setLayer(layer) {
+    this.layer = layer;
+  }
+
+  /** Head-mean attention of all layers, head rows of the chosen layer, norms of the new column. @param {number} step @returns {Pack|null} */
+  step(step) {
+    if (step < 1 || !this.#has('frames')) return null;
+    const exact = this.#known(`step:${step}:${this.layer}`);
+    if (exact) return exact;
+    const any = this.#known(this.anyLayer.get(step) ?? '');
+    const wanted = this.#get(`step:${step}:${this.layer}`, `frames/${step}?layer=${this.layer}&columns=${MAX_COLUMNS}`);
+    return wanted ?? any;
+  }
+
+  /** Attention rows of all query heads of one layer, not binned. @param {number} step @param {number} layer */
+  heads(step, layer) {
+    if (step < 1 || !this.#has('frames')) return null;
+    return this.#get(`heads:${step}:${layer}`, `heads/${step}?layer=${layer}`);
+  }
+
+  /** Norms of all entries of a request. @param {number} requestId */
+  norms(requestId) {
+    if (!this.#has('frames')) return null;
+    return this.#get(`norms:${requestId}`, `norms/${requestId}`);
+  }
+
+  /** K and V of one entry as it was written by record `writeSeq`. @param {number} request @param {number} position @param {number} layer @param {number} writeSeq */
+  entry(request, position, layer, writeSeq) {
+    if (!this.#has('entries')) return null;
+    return this.#get(
+      `entry:${request}:${position}:${layer}:${writeSeq}`,
+      `entry?request=${request}&position=${position}&layer=${layer}&write_seq=${writeSeq}`,
+    );
+  }
+
+  /** @param {number} step @param {number} layer @param {number} head */
+  triangle(step, layer, head) {
+    if (!this.#has('triangle')) return null;
+    return this.#get(`triangle:${step}:${layer}:${head}`, `triangle/${step}?layer=${layer}&head=${head}`);
+  }
+
+  /** q·k, scaled and weight of the step's last query against one position. @param {number} step @param {number} layer @param {number} position */
+  scores(step, layer, position) {
+    if (!this.#has('triangle')) return null;
+    return this.#get(`scores:${step}:${layer}:${position}`, `scores/${step}?layer=${layer}&position=${position}`);
+  }
+
+  /** Why a frame is not there; the arguments of the getter after its name, e.g. `problem('heads', 12, 3)`.
+   * @param {string} kind @param {...number} args @returns {Problem|null} */
+  problem(kind, ...args) {
+    const needs = kind === 'entry' ? 'entries' : kind === 'triangle' || kind === 'scores' ? 'triangle' : 'frames';
+    if (!this.#has(needs)) return { code: 'not_in_recording', message: '', sinceStep: null };
+    const key = kind === 'step' ? `step:${args[0]}:${this.layer}` : [kind, ...args].join(':');
+    return this.problems.get(key) ?? null;
+  }
+
+  /** A pack that the server pushed. @param {ArrayBuffer} buffer */
+  accept(buffer) {
+    const pack = decodePack(buffer);
+    const { kind, step, layer, log_id: logId } = pack.meta;
+    if (kind !== 'step' || step === undefined || (logId && logId !== this.log.logId)) return;
+    this.#keep(`step:${step}:${layer}`, pack);
+    this.changes.emit('frame', pack);
+  }
+
+  /** @param {import('./types.d.ts').Capability} capability */
+  #has(capability) {
+    return this.log.header?.capabilities.includes(capability) ?? false;
+  }
+
+  /** @param {string} key @returns {Pack|null} */
+  #known(key) {
+    const pack = this.packs.get(key);
+    if (!pack) return null;
+    this.packs.delete(key);
+    this.packs.set(key, pack);
+    return pack;
+  }
+
+  /** @param {string} key @param {string} path @returns {Pack|null} */
+  #get(key, path) {
+    const pack = this.#known(key);
+    if (pack || this.problems.has(key) || this.flights.has(key)) return pack;
+    const at = this.waiting.findIndex((item) => item.key === key);
+    if (at > 0) this.waiting.unshift(...this.waiting.splice(at, 1));
+    else if (at < 0) this.waiting.unshift({ key, path });
+    this.waiting.length = Math.min(this.waiting.length, MAX_WAITING);
+    this.#fly();
+    return null;
+  }
+
+  #fly() {
+    while (this.flights.size < MAX_FLIGHTS) {
+      const next = this.waiting.shift();
+      if (!next) return;
+      this.flights.add(next.key);
+      void this.#fetch(next.key, next.path);
+    }
+  }
+
+  /** @param {string} key @param {string} path */
+  async #fetch(key, path) {
+    const { logId, sessionId } = this.log;
+    try {
+      const response = await this.fetcher(`api/sessions/${encodeURIComponent(sessionId)}/${path}`);
+      if (logId !== this.log.logId) return;
+      if (response.ok) this.#keep(key, decodePack(await response.arrayBuffer()));
+      else this.problems.set(key, await problemOf(response));
+    } catch {
+      this.#retryLater(key);
+    } finally {
+      this.flights.delete(key);
+      this.#fly();
+      this.changes.emit('frame');
+    }
+  }
+
+  /** The server is away: say so now, ask again in a while. @param {string} key */
+  #retryLater(key) {
+    this.problems.set(key, { code: 'unreachable', message: '', sinceStep: null });
+    setTimeout(() => {
+      if (this.problems.get(key)?.code === 'unreachable') this.problems.delete(key);
+    }, 5000);
+  }
+
+  /** @param {string} key @param {Pack} pack */
+  #keep(key, pack) {
+    const former = this.packs.get(key);
+    if (former) this.bytes -= former.bytes;
+    this.packs.delete(key);
+    this.packs.set(key, pack);
+    const { kind, step } = pack.meta;
+    if (kind === 'step' && step !== undefined) this.anyLayer.set(step, key);
+    this.bytes += pack.bytes;
+    for (const [oldest, old] of this.packs) {
+      if (this.bytes <= BUDGET_BYTES) break;
+      this.packs.delete(oldest);
+      this.bytes -= old.bytes;
+    }
+  }
+
+  /** The live engine wrote more: norms of its request are stale. @param {number} requestId */
+  forgetNorms(requestId) {
+    this.packs.delete(`norms:${requestId}`);
+    this.problems.delete(`norms:${requestId}`);
+  }
+}
+
+/** @param {Response} response @returns {Promise<Problem>} */
+async function problemOf(response) {
+  try {
+    const body = await response.json();
+    return {
+      code: String(body.code ?? `http_${response.status}`), message: String(body.message ?? ''),
+      sinceStep: typeof body.since_step === 'number' ? body.since_step : typeof body.details?.since_step === 'number' ? body.details.since_step : null,
+    };
+  } catch {
+    return { code: `http_${response.status}`, message: '', sinceStep: null };
+  }
+}

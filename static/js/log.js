@@ -1,0 +1,255 @@
+/** The log: immutable records by seq, and where each step lies. Nothing is ever changed or removed. */
+import { emitter } from './emitter.js';
+
+/** @typedef {import('./events.d.ts').EventRecord} EventRecord */
+/** @typedef {import('./events.d.ts').Event} Event */
+/** @typedef {import('./types.d.ts').Header} Header */
+/** @typedef {import('./types.d.ts').StepInfo} StepInfo */
+
+/** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'}} Mark */
+
+/** `firstTokenStep` is 0 until the first token was sampled. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number}} Span */
+
+const CACHED_STEPS = 64;
+
+/** @param {import('./events.d.ts').Chunk[]} chunks @returns {import('./types.d.ts').StepKind} */
+export function kindOf(chunks) {
+  const prefill = chunks.some((chunk) => chunk.kind === 'prefill');
+  const decode = chunks.some((chunk) => chunk.kind === 'decode');
+  return prefill && decode ? 'mixed' : prefill ? 'prefill' : decode ? 'decode' : 'empty';
+}
+
+export class Log {
+  constructor() {
+    /** @type {Header|null} */
+    this.header = null;
+    /** @type {string|null} */
+    this.logId = null;
+    this.sessionId = '';
+    /** @type {'live'|'recording'} */
+    this.kind = 'recording';
+    /** Seq of `records[0]`. */
+    this.firstSeq = 0;
+    /** Folded world just before `firstSeq`, as JSON. @type {any} */
+    this.checkpoint = null;
+    /** @type {EventRecord[]} */
+    this.records = [];
+    /** Last step finished before `firstSeq`. */
+    this.baseStep = 0;
+    /** Seq of `step_started` of step baseStep + 1 + i. @type {number[]} */
+    this.starts = [];
+    /** Seq of `step_finished` of step baseStep + 1 + i. @type {number[]} */
+    this.ends = [];
+    /** A record that was missing; the transport then asks again. @type {{expected: number, got: number}|null} */
+    this.gap = null;
+    /** Kind of step baseStep + 1 + i, of those started. @type {import('./types.d.ts').StepKind[]} */
+    this.kinds = [];
+    /** Rare events in order of step. @type {Mark[]} */
+    this.marks = [];
+    /** Steps in which each request was at work. @type {Map<number, Span>} */
+    this.spans = new Map();
+    /** Measured misses by request. @type {Map<number, {seq: number, event: import('./events.d.ts').MissMeasured}>} */
+    this.misses = new Map();
+    this.changes = emitter();
+    /** @type {Map<number, StepInfo>} */
+    this.infos = new Map();
+  }
+
+  /** Begin a log: nothing of the former one stays.
+   * @param {{header: Header, logId: string, sessionId: string, kind: 'live'|'recording', firstSeq: number, checkpoint: any}} hello */
+  begin({ header, logId, sessionId, kind, firstSeq, checkpoint }) {
+    this.header = header;
+    this.logId = logId;
+    this.sessionId = sessionId;
+    this.kind = kind;
+    this.firstSeq = firstSeq;
+    this.checkpoint = checkpoint;
+    this.records = [];
+    this.baseStep = checkpoint ? checkpoint.step : 0;
+    this.starts = [];
+    this.ends = [];
+    this.kinds = [];
+    this.marks = [];
+    this.spans.clear();
+    this.misses.clear();
+    this.gap = null;
+    this.infos.clear();
+    this.changes.emit('begin');
+  }
+
+  /** Seq of the last record, or firstSeq - 1. */
+  get lastSeq() {
+    return this.firstSeq + this.records.length - 1;
+  }
+
+  /** Last finished step. */
+  get headStep() {
+    return this.baseStep + this.ends.length;
+  }
+
+  /** Is a step under way in the engine, its records only partly here? */
+  get stepOpen() {
+    return this.starts.length > this.ends.length;
+  }
+
+  /** Add records; those already here are skipped, a gap stops. @param {EventRecord[]} records @returns {number} how many were added */
+  append(records) {
+    let added = 0;
+    for (const record of records) {
+      const expected = this.firstSeq + this.records.length;
+      if (record[0] < expected) continue;
+      if (record[0] > expected) {
+        this.gap = { expected, got: record[0] };
+        break;
+      }
+      this.records.push(record);
+      added++;
+      this.#index(record[0], record[2]);
+    }
+    if (added > 0) {
+      this.gap = null;
+      this.changes.emit('append');
+    }
+    return added;
+  }
+
+  /** @param {number} seq @param {Event} event */
+  #index(seq, event) {
+    switch (event.type) {
+      case 'step_started':
+        this.starts.push(seq);
+        this.kinds.push('empty');
+        break;
+      case 'step_finished': this.ends.push(seq); break;
+      case 'step_scheduled':
+        this.kinds[this.kinds.length - 1] = kindOf(event.chunks);
+        for (const chunk of event.chunks) this.#work(chunk.request_id);
+        break;
+      case 'token_sampled': {
+        const span = this.spans.get(event.request_id);
+        if (span && span.firstTokenStep === 0) span.firstTokenStep = this.baseStep + this.starts.length;
+        break;
+      }
+      case 'miss_measured': this.misses.set(event.request_id, { seq, event }); break;
+      case 'block_evicted': this.#mark('eviction'); break;
+      case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
+      case 'request_finished': this.#mark('finish'); break;
+      case 'prefix_cache_reset': this.#mark('reset'); break;
+      case 'blocks_released': if (event.reason.code === 'window') this.#mark('window'); break;
+      default: break;
+    }
+  }
+
+  /** @param {number} requestId */
+  #work(requestId) {
+    const step = this.baseStep + this.starts.length;
+    const span = this.spans.get(requestId);
+    if (span) span.lastStep = step;
+    else this.spans.set(requestId, { firstStep: step, lastStep: step, firstTokenStep: 0 });
+  }
+
+  /** @param {number} requestId @returns {Span|null} */
+  spanOf(requestId) {
+    return this.spans.get(requestId) ?? null;
+  }
+
+  /** @param {number} step @returns {import('./types.d.ts').StepKind} */
+  kindAt(step) {
+    return this.kinds[step - this.baseStep - 1] ?? 'empty';
+  }
+
+  /** Microseconds that a finished step took. @param {number} step @returns {number} */
+  stepUs(step) {
+    return this.stepEnd(step)?.step_us ?? 0;
+  }
+
+  /** @param {Mark['kind']} kind */
+  #mark(kind) {
+    const step = this.baseStep + this.starts.length;
+    for (let i = this.marks.length - 1; i >= 0 && this.marks[i].step === step; i--) {
+      if (this.marks[i].kind === kind) return;
+    }
+    this.marks.push({ step, kind });
+  }
+
+  /** @param {number} seq @returns {EventRecord|undefined} */
+  at(seq) {
+    return this.records[seq - this.firstSeq];
+  }
+
+  /** First seq that does not belong to position `step`: where step + 1 starts, or the end. @param {number} step */
+  endOf(step) {
+    const index = step - this.baseStep;
+    return index < this.starts.length ? this.starts[index] : this.lastSeq + 1;
+  }
+
+  /** Seqs of step `k`, first and last inclusive, or null while it is not complete. @param {number} k @returns {[number, number]|null} */
+  stepRange(k) {
+    const index = k - this.baseStep - 1;
+    if (index < 0 || index >= this.ends.length) return null;
+    return [this.starts[index], this.ends[index]];
+  }
+
+  /** The step that a record belongs to: the one it lies in, or the last one finished before it. @param {number} seq @returns {number} */
+  stepOf(seq) {
+    let low = 0;
+    let high = this.starts.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.starts[middle] <= seq) low = middle + 1;
+      else high = middle;
+    }
+    return this.baseStep + low;
+  }
+
+  /** `step_finished` of step `k`. @param {number} k @returns {import('./events.d.ts').StepFinished|null} */
+  stepEnd(k) {
+    const range = this.stepRange(k);
+    const event = range && this.at(range[1])?.[2];
+    return event && event.type === 'step_finished' ? event : null;
+  }
+
+  /** The events of step `k`, grouped, or null while it is not complete. @param {number} k @returns {StepInfo|null} */
+  step(k) {
+    const cached = this.infos.get(k);
+    if (cached) return cached;
+    const range = this.stepRange(k);
+    if (!range) return null;
+    const info = this.#group(k, range[0], range[1]);
+    if (this.infos.size >= CACHED_STEPS) {
+      const oldest = this.infos.keys().next().value;
+      if (oldest !== undefined) this.infos.delete(oldest);
+    }
+    this.infos.set(k, info);
+    return info;
+  }
+
+  /** @param {number} k @param {number} firstSeq @param {number} lastSeq @returns {StepInfo} */
+  #group(k, firstSeq, lastSeq) {
+    /** @type {StepInfo} */
+    const info = {
+      step: k, firstSeq, lastSeq, kind: 'empty', chunks: [], lookups: [], shared: [], evicted: [], allocated: [],
+      cached: [], released: [], written: [], writtenSeq: [], sampled: [], finished: [], end: null, events: [],
+    };
+    for (let seq = firstSeq; seq <= lastSeq; seq++) {
+      const event = /** @type {EventRecord} */ (this.at(seq))[2];
+      info.events.push(event);
+      switch (event.type) {
+        case 'step_scheduled': info.chunks = event.chunks; break;
+        case 'prefix_looked_up': info.lookups.push(event); break;
+        case 'block_shared': info.shared.push(event); break;
+        case 'block_evicted': info.evicted.push(event); break;
+        case 'block_allocated': info.allocated.push(event); break;
+        case 'block_cached': info.cached.push(event); break;
+        case 'blocks_released': info.released.push(event); break;
+        case 'kv_written': info.written.push(event); info.writtenSeq.push(seq); break;
+        case 'token_sampled': info.sampled.push(event); break;
+        case 'request_finished': info.finished.push(event); break;
+        case 'step_finished': info.end = event; break;
+        default: break;
+      }
+    }
+    info.kind = kindOf(info.chunks);
+    return info;
+  }
+}

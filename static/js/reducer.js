@@ -1,0 +1,293 @@
+/**
+ * The fold: one case per event type. It checks what it is told; the first contradiction is kept in `world.broken` and
+ * the fold goes on as well as it can, so that a wrong log is seen and not hidden.
+ */
+import { digest, extendTokenHash, TOKEN_HASH_START } from './digest.js';
+import { letterOf } from './state.js';
+
+/** @typedef {import('./state.js').World} World */
+/** @typedef {import('./events.d.ts').Event} Event */
+/** @typedef {import('./events.d.ts').EventRecord} EventRecord */
+/** @typedef {import('./types.d.ts').Request} Request */
+
+/** Finished requests that a world still describes, as in kvviz/world.py. */
+export const MAX_FINISHED_REQUESTS = 256;
+
+/** @param {World} world @param {string} what */
+function contradiction(world, what) {
+  if (world.broken === null) world.broken = `step ${world.currentStep}, record ${world.seq}: ${what}`;
+}
+
+/** @param {World} world @param {number} id @returns {Request|null} */
+function requestOf(world, id) {
+  const request = world.mutable(id);
+  if (request) return request;
+  contradiction(world, `request ${id} is not known`);
+  return null;
+}
+
+/** @param {World} world @param {number} block @returns {boolean} */
+function isBlock(world, block) {
+  if (Number.isInteger(block) && block >= 0 && block < world.numBlocks) return true;
+  contradiction(world, `block ${block} is not in a pool of ${world.numBlocks}`);
+  return false;
+}
+
+/** @param {World} world @param {number} block @param {string} doing @returns {boolean} */
+function isHead(world, block, doing) {
+  if (world.free[0] === block) return true;
+  contradiction(world, `block ${block} was ${doing} but the head of the free queue is ${world.free[0] ?? 'nobody'}`);
+  return false;
+}
+
+/** @param {World} world @param {number} block */
+function leaveQueue(world, block) {
+  const at = world.free[0] === block ? 0 : world.free.indexOf(block);
+  if (at < 0) contradiction(world, `block ${block} should be in the free queue`);
+  else if (at === 0) world.free.shift();
+  else world.free.splice(at, 1);
+}
+
+/** @param {World} world @param {Request} request @param {number} index @param {number} block */
+function appendToTable(world, request, index, block) {
+  if (request.table.length !== index) {
+    contradiction(world, `block ${block} as logical block ${index} of request ${request.letter}, which holds ${request.table.length}`);
+  }
+  request.table[index] = block;
+}
+
+/** @type {{[T in Event['type']]: (world: World, event: Extract<Event, {type: T}>) => void}} */
+const cases = {
+  request_added(world, event) {
+    const id = event.request_id;
+    if (world.requests.has(id)) contradiction(world, `request ${id} was added twice`);
+    if (event.token_ids.length !== event.pieces.length) {
+      contradiction(world, `request ${id} has ${event.token_ids.length} tokens and ${event.pieces.length} pieces`);
+    }
+    let tokenHash = TOKEN_HASH_START;
+    for (const token of event.token_ids) tokenHash = extendTokenHash(tokenHash, token);
+    world.requests.set(id, {
+      id, letter: letterOf(id), state: 'waiting', prompt: event.prompt, template: event.template ?? false,
+      salt: event.salt ?? null, continues: event.continues ?? null, tokens: event.token_ids.slice(),
+      pieces: event.pieces.slice(), promptLength: event.token_ids.length, numComputed: 0, numHitTokens: 0,
+      windowStart: 0, table: [], lastTable: null, maxNewTokens: event.max_new_tokens, sampling: event.sampling,
+      finish: null, tokenHash, candidates: new Map(),
+    });
+    world.owned.add(id);
+    world.unfinished.push(id);
+  },
+
+  step_started(world, event) {
+    if (event.step !== world.step + 1) contradiction(world, `step ${event.step} follows step ${world.step}`);
+    world.currentStep = event.step;
+  },
+
+  prefix_looked_up(world, event) {
+    for (const block of event.hit_block_ids) {
+      if (isBlock(world, block) && world.hash[block] === null) {
+        contradiction(world, `the lookup of request ${event.request_id} hit block ${block}, which holds no cached prefix`);
+      }
+    }
+  },
+
+  request_started(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    if (request.state !== 'waiting') contradiction(world, `request ${request.letter} started while ${request.state}`);
+    request.state = 'running';
+    request.numComputed = event.num_hit_tokens;
+    request.numHitTokens = event.num_hit_tokens;
+  },
+
+  block_shared(world, event) {
+    const request = requestOf(world, event.request_id);
+    const block = event.block_id;
+    if (!request || !isBlock(world, block)) return;
+    if (world.hash[block] === null) contradiction(world, `block ${block} was shared but holds no cached prefix`);
+    if (world.refCount[block] === 0) {
+      leaveQueue(world, block);
+      world.freeSince[block] = -1;
+    }
+    world.refCount[block]++;
+    appendToTable(world, request, event.logical_index, block);
+  },
+
+  block_evicted(world, event) {
+    const block = event.block_id;
+    if (!isBlock(world, block)) return;
+    isHead(world, block, 'evicted');
+    if (world.hash[block] !== event.hash) contradiction(world, `block ${block} was evicted under a hash it does not hold`);
+    if (world.freeSince[block] !== event.reason.free_since_step) {
+      contradiction(world, `block ${block} is free since step ${world.freeSince[block]}, not ${event.reason.free_since_step}`);
+    }
+    world.setHash(block, null);
+    world.blankBlock(block);
+  },
+
+  block_allocated(world, event) {
+    const request = requestOf(world, event.request_id);
+    const block = event.block_id;
+    if (!request || !isBlock(world, block)) return;
+    isHead(world, block, 'allocated');
+    leaveQueue(world, block);
+    if (world.refCount[block] !== 0) contradiction(world, `block ${block} was allocated with count ${world.refCount[block]}`);
+    if (world.hash[block] !== null) contradiction(world, `block ${block} was allocated while it holds a cached prefix`);
+    world.refCount[block] = 1;
+    world.freeSince[block] = -1;
+    world.blankBlock(block);
+    appendToTable(world, request, event.logical_index, block);
+  },
+
+  block_cached(world, event) {
+    const request = requestOf(world, event.request_id);
+    const block = event.block_id;
+    if (!request || !isBlock(world, block)) return;
+    if (request.table[event.logical_index] !== block) {
+      contradiction(world, `block ${block} was cached as logical block ${event.logical_index} of request ${request.letter}, whose table says ${request.table[event.logical_index] ?? 'nothing'}`);
+    }
+    world.setHash(block, event.hash);
+  },
+
+  step_scheduled(world, event) {
+    for (const chunk of event.chunks) {
+      const request = world.requests.get(chunk.request_id);
+      if (!request) contradiction(world, `request ${chunk.request_id} was scheduled but is not known`);
+      else if (chunk.start !== request.numComputed) {
+        contradiction(world, `request ${request.letter} computes from ${chunk.start} but has ${request.numComputed} computed`);
+      }
+    }
+  },
+
+  kv_written(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    const size = world.blockSize;
+    const { positions, slots } = event;
+    if (positions.length !== slots.length) contradiction(world, `${positions.length} positions but ${slots.length} slots`);
+    for (let i = 0; i < positions.length; i++) {
+      const position = positions[i];
+      const slot = slots[i];
+      const block = request.table[Math.floor(position / size)] ?? -1;
+      if (block < 0 || block * size + (position % size) !== slot) {
+        contradiction(world, `position ${position} of request ${request.letter} was written to slot ${slot}, which its block table does not give`);
+        if (!(slot >= 0 && slot < world.slotToken.length)) continue;
+      }
+      world.slotRequest[slot] = request.id;
+      world.slotPosition[slot] = position;
+      world.slotSeq[slot] = world.seq;
+      world.slotToken[slot] = request.tokens[position] ?? -1;
+    }
+    if (positions.length > 0) {
+      if (positions[0] !== request.numComputed) {
+        contradiction(world, `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed`);
+      }
+      request.numComputed = positions[positions.length - 1] + 1;
+    }
+  },
+
+  token_sampled(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    if (event.position !== request.tokens.length) {
+      contradiction(world, `request ${request.letter} sampled position ${event.position} but knows ${request.tokens.length} tokens`);
+    }
+    request.tokens.push(event.token_id);
+    request.pieces.push(event.piece);
+    request.tokenHash = extendTokenHash(request.tokenHash, event.token_id);
+    request.candidates.set(event.position, event.candidates);
+  },
+
+  request_finished(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    if (request.state === 'finished') contradiction(world, `request ${request.letter} finished twice`);
+    request.state = 'finished';
+    request.finish = event.reason;
+    request.lastTable = request.table.slice();
+    world.numFinished++;
+    const at = world.unfinished.indexOf(request.id);
+    if (at >= 0) world.unfinished.splice(at, 1);
+    forgetOldest(world);
+  },
+
+  blocks_released(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    event.block_ids.forEach((block, i) => {
+      if (!isBlock(world, block)) return;
+      const index = event.logical_indices[i];
+      if (request.table[index] !== block) {
+        contradiction(world, `request ${request.letter} gave back block ${block} as logical block ${index}, whose table says ${request.table[index] ?? 'nothing'}`);
+      }
+      request.table[index] = -1;
+      if (world.refCount[block] <= 0) contradiction(world, `the count of block ${block} fell below 0`);
+      else world.refCount[block]--;
+    });
+    for (const block of event.prepended) enterQueue(world, block, false);
+    for (const block of event.appended) enterQueue(world, block, true);
+    if (event.prepended.length > 0) world.free.unshift(...event.prepended);
+    for (const block of event.appended) world.free.push(block);
+    if (event.reason.code !== 'window') request.table = [];
+    else if (event.reason.window_start !== null) request.windowStart = event.reason.window_start;
+  },
+
+  prefix_cache_reset(world, event) {
+    for (const block of event.block_ids) {
+      if (!isBlock(world, block)) continue;
+      world.setHash(block, null);
+      if (world.refCount[block] === 0) world.blankBlock(block);
+    }
+  },
+
+  miss_measured() {},
+
+  step_finished(world, event) {
+    if (event.step !== world.currentStep) contradiction(world, `step ${event.step} finished but step ${world.currentStep} was running`);
+    world.step = event.step;
+    const computed = digest(world);
+    world.check = { step: event.step, expected: event.digest, computed, ok: computed === event.digest && world.broken === null };
+  },
+};
+
+/** @param {World} world @param {number} block @param {boolean} cached */
+function enterQueue(world, block, cached) {
+  if (!isBlock(world, block)) return;
+  if (world.refCount[block] !== 0) contradiction(world, `block ${block} entered the free queue with count ${world.refCount[block]}`);
+  if ((world.hash[block] !== null) !== cached) {
+    contradiction(world, `block ${block} entered the free queue ${cached ? 'as cached' : 'as blank'}, which it is not`);
+  }
+  world.freeSince[block] = world.currentStep;
+  if (!cached) world.blankBlock(block);
+}
+
+/** Old requests are only counted. @param {World} world */
+function forgetOldest(world) {
+  let surplus = world.requests.size - world.unfinished.length - MAX_FINISHED_REQUESTS;
+  for (const [id, request] of world.requests) {
+    if (surplus <= 0) return;
+    if (request.state !== 'finished') continue;
+    world.requests.delete(id);
+    world.owned.delete(id);
+    surplus--;
+  }
+}
+
+/** Fold one record into the world. @param {World} world @param {EventRecord} record */
+export function apply(world, record) {
+  const event = record[2];
+  if (record[0] !== world.seq + 1) contradiction(world, `record ${record[0]} follows record ${world.seq}`);
+  world.seq = record[0];
+  const fold = /** @type {((world: World, event: Event) => void)|undefined} */ (cases[event.type]);
+  if (!fold) {
+    world.numUnknown++;
+    return;
+  }
+  try {
+    fold(world, event);
+  } catch (error) {
+    contradiction(world, `${event.type} cannot be read (${error instanceof Error ? error.message : error})`);
+  }
+}
+
+/** Event types that the fold knows, for tests. */
+export const knownTypes = Object.keys(cases);

@@ -1,0 +1,120 @@
+/** The folded state of a cache: what a picture may be made from. Only reducer.js writes it. */
+
+/** @typedef {import('./types.d.ts').Request} Request */
+/** @typedef {import('./types.d.ts').Check} Check */
+/** @typedef {import('./types.d.ts').Candidate} Candidate */
+
+const LETTERS = 26;
+
+/** A, B, … Z, A2, B2, … in order of id. @param {number} id @returns {string} */
+export function letterOf(id) {
+  const letter = String.fromCharCode(65 + (id % LETTERS));
+  const round = Math.floor(id / LETTERS);
+  return round === 0 ? letter : letter + String(round + 1);
+}
+
+/**
+ * Per block: reference count, full prefix hash or null, step since which it is free (-1 in use; 0 from the start).
+ * Per slot (block × block size + offset): request, position, seq of the write, token; -1 where blank.
+ */
+export class World {
+  /** @param {number} numBlocks @param {number} blockSize */
+  constructor(numBlocks, blockSize) {
+    const numSlots = numBlocks * blockSize;
+    this.numBlocks = numBlocks;
+    this.blockSize = blockSize;
+    /** Last record folded. */
+    this.seq = -1;
+    /** Last finished step. */
+    this.step = 0;
+    /** The step being folded, or the last finished one. */
+    this.currentStep = 0;
+    this.refCount = new Int32Array(numBlocks);
+    /** First 4 bytes of each block's hash as a number: what the digest reads. */
+    this.shortHash = new Uint32Array(numBlocks);
+    this.freeSince = new Int32Array(numBlocks);
+    /** @type {(string|null)[]} */
+    this.hash = new Array(numBlocks).fill(null);
+    /** Free queue, head first. @type {number[]} */
+    this.free = Array.from({ length: numBlocks }, (_, block) => block);
+    this.slotRequest = new Int32Array(numSlots).fill(-1);
+    this.slotPosition = new Int32Array(numSlots).fill(-1);
+    this.slotSeq = new Float64Array(numSlots).fill(-1);
+    this.slotToken = new Int32Array(numSlots).fill(-1);
+    /** In order of id. @type {Map<number, Request>} */
+    this.requests = new Map();
+    /** Ids of the requests that have not ended, ascending. @type {number[]} */
+    this.unfinished = [];
+    this.numFinished = 0;
+    /** Digest of the last finished step. @type {Check|null} */
+    this.check = null;
+    /** First contradiction between an event and this world. @type {string|null} */
+    this.broken = null;
+    /** Events of types that this page does not know. */
+    this.numUnknown = 0;
+    /** Requests that this world alone holds; others are copied before a change. @type {Set<number>} */
+    this.owned = new Set();
+  }
+
+  /** A world that can be folded on without changing this one. Requests are copied when first changed. */
+  clone() {
+    /** @type {World} */
+    const copy = Object.create(World.prototype);
+    copy.numBlocks = this.numBlocks;
+    copy.blockSize = this.blockSize;
+    copy.seq = this.seq;
+    copy.step = this.step;
+    copy.currentStep = this.currentStep;
+    copy.refCount = this.refCount.slice();
+    copy.shortHash = this.shortHash.slice();
+    copy.freeSince = this.freeSince.slice();
+    copy.hash = this.hash.slice();
+    copy.free = this.free.slice();
+    copy.slotRequest = this.slotRequest.slice();
+    copy.slotPosition = this.slotPosition.slice();
+    copy.slotSeq = this.slotSeq.slice();
+    copy.slotToken = this.slotToken.slice();
+    copy.requests = new Map(this.requests);
+    copy.unfinished = this.unfinished.slice();
+    copy.numFinished = this.numFinished;
+    copy.check = this.check;
+    copy.broken = this.broken;
+    copy.numUnknown = this.numUnknown;
+    copy.owned = new Set();
+    this.owned.clear();
+    return copy;
+  }
+
+  /** Bytes that a clone costs, roughly. */
+  get cloneBytes() {
+    let tokens = 0;
+    for (const id of this.unfinished) tokens += this.requests.get(id)?.tokens.length ?? 0;
+    return this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + tokens * 16;
+  }
+
+  /** The request, ready to be changed. @param {number} id @returns {Request|undefined} */
+  mutable(id) {
+    const request = this.requests.get(id);
+    if (!request || this.owned.has(id)) return request;
+    const copy = { ...request, tokens: request.tokens.slice(), pieces: request.pieces.slice(), table: request.table.slice() };
+    this.requests.set(id, copy);
+    this.owned.add(id);
+    return copy;
+  }
+
+  /** @param {number} block */
+  blankBlock(block) {
+    const from = block * this.blockSize;
+    const to = from + this.blockSize;
+    this.slotRequest.fill(-1, from, to);
+    this.slotPosition.fill(-1, from, to);
+    this.slotSeq.fill(-1, from, to);
+    this.slotToken.fill(-1, from, to);
+  }
+
+  /** @param {number} block @param {string|null} hash */
+  setHash(block, hash) {
+    this.hash[block] = hash;
+    this.shortHash[block] = hash ? parseInt(hash.slice(0, 8), 16) : 0;
+  }
+}
