@@ -1,0 +1,277 @@
+"""Frames: what tensors become when they leave the model, and the binary packs in which a page gets them.
+
+Tensors are not events. A frame belongs to one step and request; it is kept within a byte budget and fetched by range.
+Formats are defined in docs/wire.md ("Frames").
+
+Dimension key: L layers · H query heads · T tokens read · n new tokens · C columns of a pack.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+
+from kvviz.errors import MissingError
+
+MAX_COLUMNS = 512
+#: Most cells (columns × (layers + query heads)) in a step's pack: bounded at any context and model size.
+MAX_PACK_CELLS = 512 * 39
+#: Bytes of frames kept per session.
+FRAME_BUDGET = 256 * 2**20
+#: Requests whose norms are kept after their frames are gone.
+MAX_NORM_REQUESTS = 64
+
+_DTYPES = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
+
+
+@dataclass(slots=True, kw_only=True)
+class StepFrame:
+    """Captured tensors of one request in one step.
+
+    `heads` u8 [L, H, T] and `heads_scale` f32 [L, H]: weights of the last query, value = u8 × scale. `key_norm`,
+    `value_norm` f16 [L, k]: norms of the entries at positions `norm_start` … ; the last `num_new` are the new ones, those
+    before were there already (a prefix hit). `queries` f16 [L, H, n, d] of the new tokens, or None. `slots`, `seqs` [T]:
+    where what was read lay, and the write that had put it there. `keys`, `values` u8 [L, n, w] with f32 [L, n] scales,
+    value = (u8 − 128) × scale, only in recordings.
+    """
+
+    step: int
+    request_id: int
+    start: int
+    num_new: int
+    num_tokens: int
+    heads: np.ndarray
+    heads_scale: np.ndarray
+    key_norm: np.ndarray
+    value_norm: np.ndarray
+    queries: np.ndarray | None = None
+    slots: np.ndarray | None = None
+    seqs: np.ndarray | None = None
+    entries: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def norm_start(self) -> int:
+        """Position of the first norm."""
+        return self.start + self.num_new - self.key_norm.shape[1]
+
+    @property
+    def norms(self) -> Norms:
+        """The frame's norms with their first position."""
+        return Norms(self.norm_start, self.key_norm, self.value_norm)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the frame's arrays take."""
+        arrays = [self.heads, self.heads_scale, self.key_norm, self.value_norm, self.queries, self.slots, self.seqs]
+        return sum(array.nbytes for array in arrays if array is not None) + sum(a.nbytes for a in self.entries.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Norms of the entries at positions `start` …, f16 [L, k] each."""
+
+    start: int
+    key: np.ndarray
+    value: np.ndarray
+
+
+def quantise_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Non-negative rows [..., n] → u8 of the same shape and f32 [...] scales, value = u8 × scale."""
+    scale = rows.max(axis=-1, initial=0.0).astype(np.float32) / np.float32(255)
+    safe = np.where(scale > 0, scale, 1).astype(np.float32)
+    return np.rint(rows / safe[..., None]).astype(np.uint8), scale
+
+
+def bin_columns(rows: np.ndarray, size: int) -> np.ndarray:
+    """Sum every `size` neighbours of the last axis; the last bin may be smaller."""
+    if size == 1:
+        return rows
+    starts = np.arange(0, rows.shape[-1], size)
+    return np.add.reduceat(rows, starts, axis=-1)
+
+
+def encode_pack(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A pack: u32 length, JSON padded with spaces, then the arrays, each padded to 4 bytes."""
+    names = {dtype: name for name, dtype in _DTYPES.items()}
+    described, body, offset = [], [], 0
+    for name, array in arrays.items():
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        data = np.ascontiguousarray(little).tobytes()
+        described.append({"name": name, "dtype": names[little.dtype], "shape": list(array.shape), "offset": offset})
+        padding = -len(data) % 4
+        body.append(data + bytes(padding))
+        offset += len(data) + padding
+    text = orjson.dumps({**head, "arrays": described})
+    text += b" " * (-len(text) % 4)
+    return len(text).to_bytes(4, "little") + text + b"".join(body)
+
+
+def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The head and arrays of a pack."""
+    length = int.from_bytes(data[:4], "little")
+    head = orjson.loads(data[4 : 4 + length])
+    arrays = {}
+    for item in head["arrays"]:
+        dtype = _DTYPES[item["dtype"]]
+        count = math.prod(item["shape"])
+        start = 4 + length + item["offset"]
+        arrays[item["name"]] = np.frombuffer(data, dtype, count, start).reshape(item["shape"])
+    return head, arrays
+
+
+class FrameSource:
+    """Answers requests for frames as packs. A live session and a recording each fill in where frames come from."""
+
+    log_id = ""
+
+    def step_frame(self, step: int) -> StepFrame:
+        """The frame of a step. Raises `MissingError`."""
+        raise NotImplementedError
+
+    def norms(self, request_id: int) -> list[Norms]:
+        """Norms of a request's entries, stretch by stretch; empty when none were kept."""
+        raise NotImplementedError
+
+    def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
+        """K [heads, dim] and V of one entry. Raises `MissingError` (`gone` with `since_step`)."""
+        raise NotImplementedError
+
+    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+        """First query's position and weights [n, T] of a step. Raises `MissingError`."""
+        raise MissingError(
+            "Prefill triangles were not kept here; run the prompt live to see them.", code="not_captured"
+        )
+
+    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+        """`dot`, `scaled`, `weight` f32 [H] of the step's last query against a position. Raises `MissingError`."""
+        raise MissingError("Queries were not kept here; run the prompt live to see q·k.", code="not_captured")
+
+    def pack_step(self, step: int, layer: int, columns: int = MAX_COLUMNS) -> bytes:
+        """Head-mean attention of all layers, the head rows of `layer` and the new norms, at most `columns` wide."""
+        frame = self.step_frame(step)
+        num_layers, num_heads, num_tokens = frame.heads.shape
+        layer = _checked(layer, num_layers)
+        columns = max(1, min(columns, MAX_COLUMNS, MAX_PACK_CELLS // (num_layers + num_heads)))
+        size = max(1, -(-num_tokens // columns))
+        weights = frame.heads * frame.heads_scale[..., None]
+        mean, mean_scale = quantise_rows(bin_columns(weights.mean(axis=1), size))
+        heads, heads_scale = quantise_rows(bin_columns(weights[layer], size))
+        new = slice(frame.key_norm.shape[1] - frame.num_new, None)
+        return encode_pack(
+            {**self._head("step", frame), "layer": layer, "bin": size},
+            {
+                "mean": mean,
+                "mean_scale": mean_scale,
+                "heads": heads,
+                "heads_scale": heads_scale,
+                "key_norm": frame.key_norm[:, new],
+                "value_norm": frame.value_norm[:, new],
+            },
+        )
+
+    def pack_heads(self, step: int, layer: int) -> bytes:
+        """Head rows of one layer, not binned."""
+        frame = self.step_frame(step)
+        layer = _checked(layer, len(frame.heads))
+        arrays = {"heads": frame.heads[layer], "heads_scale": frame.heads_scale[layer]}
+        rest = 1 - (frame.heads[layer] * frame.heads_scale[layer][:, None]).sum(axis=-1)
+        if rest.max() > 0.02:  # only a sink outside the cache takes more than rounding does
+            arrays["sink_share"] = rest.astype(np.float32)
+        return encode_pack({**self._head("heads", frame), "layer": layer}, arrays)
+
+    def pack_norms(self, request_id: int) -> bytes:
+        """Norms of all positions of a request that are known; NaN where they were not kept."""
+        stretches = self.norms(request_id)
+        if not stretches:
+            raise MissingError(f"No norms of request {request_id} are kept.", code="dropped")
+        shape = (len(stretches[0].key), max(stretch.start + stretch.key.shape[1] for stretch in stretches))
+        norms = {name: np.full(shape, np.nan, np.float16) for name in ("key_norm", "value_norm")}
+        for stretch in stretches:
+            at = slice(stretch.start, stretch.start + stretch.key.shape[1])
+            norms["key_norm"][:, at], norms["value_norm"][:, at] = stretch.key, stretch.value
+        return encode_pack({"kind": "norms", "request_id": request_id, "log_id": self.log_id}, norms)
+
+    def pack_entry(self, request_id: int, position: int, layer: int, write_seq: int) -> bytes:
+        """K and V of one entry."""
+        key, value = self.entry(request_id, position, layer, write_seq)
+        head = {"kind": "entry", "request_id": request_id, "position": position, "layer": layer, "write_seq": write_seq}
+        return encode_pack(head, {"key": key.astype(np.float32), "value": value.astype(np.float32)})
+
+    def pack_triangle(self, step: int, layer: int, head: int, columns: int = MAX_COLUMNS) -> bytes:
+        """Attention weights of every query of a step in one head."""
+        start, weights = self.triangle(step, layer, head)
+        size = max(1, -(-weights.shape[1] // max(1, min(columns, MAX_COLUMNS))))
+        quantised, scale = quantise_rows(bin_columns(weights, size))
+        about = {"kind": "triangle", "step": step, "layer": layer, "head": head, "start": start, "bin": size}
+        return encode_pack({**about, "num_tokens": weights.shape[1]}, {"weights": quantised, "weights_scale": scale})
+
+    def pack_scores(self, step: int, layer: int, position: int) -> bytes:
+        """q·k, scaled and weight per head of the step's last query against one position."""
+        arrays = {name: array.astype(np.float32) for name, array in self.scores(step, layer, position).items()}
+        return encode_pack({"kind": "scores", "step": step, "layer": layer, "position": position}, arrays)
+
+    def _head(self, kind: str, frame: StepFrame) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "step": frame.step,
+            "log_id": self.log_id,
+            "request_id": frame.request_id,
+            "num_tokens": frame.num_tokens,
+            "start": frame.start,
+            "num_new": frame.num_new,
+        }
+
+
+class FrameStore:
+    """Frames by step within a byte budget: the oldest go first. Safe to use from several threads."""
+
+    def __init__(self, budget: int = FRAME_BUDGET) -> None:
+        self.budget = budget
+        self.num_bytes = 0
+        self.first_step = 1
+        self._frames: OrderedDict[int, StepFrame] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, frame: StepFrame) -> None:
+        """Keep a frame and drop the oldest ones beyond the budget."""
+        with self._lock:
+            self._frames[frame.step] = frame
+            self.num_bytes += frame.num_bytes
+            while self.num_bytes > self.budget and len(self._frames) > 1:
+                step, oldest = self._frames.popitem(last=False)
+                self.num_bytes -= oldest.num_bytes
+                self.first_step = step + 1
+
+    def get(self, step: int) -> StepFrame:
+        """The frame of a step. Raises `MissingError`: `dropped` or `no_such_step`."""
+        with self._lock:
+            frame = self._frames.get(step)
+        if frame is None and step < self.first_step:
+            raise MissingError(
+                f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest kept is of step "
+                f"{self.first_step}.",
+                code="dropped",
+            )
+        if frame is None:
+            raise MissingError(f"No frame of step {step} was captured.", code="no_such_step")
+        return frame
+
+    def steps(self) -> list[int]:
+        """Steps whose frames are kept, ascending."""
+        with self._lock:
+            return list(self._frames)
+
+
+def _checked(layer: int, num_layers: int) -> int:
+    if not 0 <= layer < num_layers:
+        raise MissingError(
+            f"Layer {layer} does not exist: the model has layers 0 to {num_layers - 1}.", code="no_layer"
+        )
+    return layer

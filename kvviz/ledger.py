@@ -1,0 +1,76 @@
+"""The slot ledger: which write each pool slot holds, so that a past step never shows present tensors."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvviz.errors import MissingError
+from kvviz.events import BlockAllocated, Event, KvWritten, StepStarted
+
+#: Writes that can still be asked for; older ones are forgotten.
+MAX_WRITES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One `kv_written`: its request, first position and slots."""
+
+    request_id: int
+    start: int
+    slots: np.ndarray
+    step: int
+
+
+class SlotLedger:
+    """Folds events into `slot_seq` [slots]: the `write_seq` of what a slot holds, -1 while its block is blank."""
+
+    def __init__(self, num_blocks: int, block_size: int, *, max_writes: int = MAX_WRITES) -> None:
+        self.block_size = block_size
+        self.slot_seq = np.full(num_blocks * block_size, -1, dtype=np.int64)
+        self.step = 0
+        self._max_writes = max_writes
+        self._writes: dict[int, Write] = {}
+        self._order: deque[int] = deque()
+        self._taken: list[list[tuple[int, int]]] = [[] for _ in range(num_blocks)]  # per block: (seq, step)
+
+    def apply(self, seq: int, event: Event) -> None:
+        """Fold one event that got `seq`."""
+        if isinstance(event, KvWritten):
+            slots = np.array(event.slots, dtype=np.int64)
+            self.slot_seq[slots] = seq
+            self._writes[seq] = Write(event.request_id, event.positions[0], slots, self.step)
+            self._order.append(seq)
+            if len(self._order) > self._max_writes:
+                del self._writes[self._order.popleft()]
+        elif isinstance(event, BlockAllocated):
+            first = event.block_id * self.block_size
+            self.slot_seq[first : first + self.block_size] = -1
+            self._taken[event.block_id].append((seq, self.step))
+        elif isinstance(event, StepStarted):
+            self.step = event.step
+
+    def slot_of(self, request_id: int, position: int, write_seq: int) -> int:
+        """Slot where that write put the position and still is.
+
+        Raises `MissingError`: `no_such_entry` for a write that never was, `gone` with `since_step` when its block was
+        handed out again.
+        """
+        write = self._writes.get(write_seq)
+        if write is None or write.request_id != request_id or not 0 <= position - write.start < len(write.slots):
+            raise MissingError(
+                f"No entry of request {request_id} at position {position} was written by record {write_seq}; ask with the "
+                "seq of the kv_written record that wrote it.",
+                code="no_such_entry",
+            )
+        slot = int(write.slots[position - write.start])
+        if self.slot_seq[slot] != write_seq:
+            step = next((step for seq, step in self._taken[slot // self.block_size] if seq > write_seq), self.step)
+            raise MissingError(
+                f"This entry is gone since step {step}: its block was handed to somebody else.",
+                code="gone",
+                since_step=step,
+            )
+        return slot

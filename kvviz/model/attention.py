@@ -1,0 +1,283 @@
+"""The attention door: a function registered with transformers that cuts the flat step at sequence boundaries.
+
+Each sequence gets its own causal (windowed, chunked) mask and the attention of the model itself: soft caps, sinks,
+scaling and grouped heads stay the model's own. Registered in `AttentionInterface` only, the model gets no mask from
+transformers, so ours is the only one.
+
+One exact rewriting: when the model's eager attention is, byte for byte, the plain one (Llama's), a single query is
+answered without repeating KV heads, on the entries as they lie in the pool.
+
+Dimension key: H query heads · h KV heads · g = H / h · n new tokens · T tokens read · d head dimension.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch.overrides import TorchFunctionMode
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.models.llama import modeling_llama
+
+from kvviz.errors import ModelError
+from kvviz.model.paged_cache import SegmentPlan, StepPlan
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Observation:
+    """What a layer's attention call looked like, for the model's geometry."""
+
+    module: torch.nn.Module
+    query_shape: tuple[int, ...]
+    key_shape: tuple[int, ...]
+    scaling: float | None
+    window: int | None
+    softcap: float | None
+    sinks: bool
+
+
+@dataclass(slots=True)
+class Capture:
+    """What the door saw in one forward pass, layer by layer.
+
+    `rows[i][s]`: weights of the last query of sequence s in layer i, [H, T] over the tokens it read;
+    `queries[i]`: queries of all new tokens, [H, n, d]; `read_ns[i]`: when the layer's attention was done.
+    """
+
+    rows: list[list[torch.Tensor]] = field(default_factory=list)
+    queries: list[torch.Tensor] = field(default_factory=list)
+    read_ns: list[int] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+
+class Planned(Protocol):
+    """A cache that says which sequences the forward pass holds."""
+
+    plan: StepPlan
+
+
+class _DoubleSoftmax(TorchFunctionMode):
+    """In float64, softmax in float64: what sdpa does, where the eager functions of the models go down to float32."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.nn.functional.softmax and args and args[0].dtype == torch.float64:
+            kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)
+
+
+class AttentionDoor:
+    """One registered attention function for one model. `open` installs it, `close` restores what the model had.
+
+    Raises `ModelError` when the model takes no attention function.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.name = f"kvviz_{next(_numbers)}"
+        self.own_implementation: str = model.config._attn_implementation
+        self.capture_rows = True
+        self.observing = False
+        self.capture = Capture()
+        self._cache: Planned | None = None
+        self._layer = 0
+        self._plain: dict[type, bool] = {}
+
+    def open(self) -> None:
+        """Make the model call this door."""
+        AttentionInterface.register(self.name, self.attend)
+        self.model.set_attn_implementation(self.name)
+        if self.model.config._attn_implementation != self.name:
+            raise ModelError(
+                f"{type(self.model).__name__} does not let its attention be observed (it has no attention interface); "
+                "choose another model.",
+                code="no_attention_interface",
+            )
+
+    def close(self) -> None:
+        """Give the model its own attention back."""
+        if self.model.config._attn_implementation == self.name:
+            self.model.set_attn_implementation(self.own_implementation)
+        AttentionInterface._global_mapping.pop(self.name, None)
+
+    def begin(self, cache: Planned, *, capture_rows: bool, observing: bool = False) -> None:
+        """Prepare for one forward pass over `cache`, whose plan is set. `observing` also notes each layer's call."""
+        self._cache = cache
+        self._layer = 0
+        self.observing = observing
+        self.capture_rows = capture_rows
+        self.capture = Capture()
+
+    def attend(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """Attention of the step: query [1, H, n, d], key and value [1, h, ΣT, d] → [1, n, H, d]."""
+        cache = self._cache
+        assert cache is not None, "begin() comes before a forward pass"
+        if self.observing:
+            self._observe(module, query, key, scaling, kwargs)
+        window = self._window(kwargs)
+        outputs: list[torch.Tensor] = []
+        rows: list[torch.Tensor] = []
+        query_at = key_at = 0
+        for segment in cache.plan.segments:
+            output, row = self._attend_one(
+                module,
+                query[:, :, query_at : query_at + segment.num_new],
+                key[:, :, key_at : key_at + segment.num_tokens],
+                value[:, :, key_at : key_at + segment.num_tokens],
+                segment,
+                window,
+                scaling,
+                kwargs,
+            )
+            outputs.append(output)
+            rows.append(row)
+            query_at += segment.num_new
+            key_at += segment.num_tokens
+        if self.capture_rows:
+            self.capture.rows.append(rows)
+            self.capture.queries.append(query[0])
+        self._layer += 1
+        self.capture.read_ns.append(time.perf_counter_ns())
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), None
+
+    def _attend_one(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        segment: SegmentPlan,
+        window: int | None,
+        scaling: float | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if segment.num_new == 1 and scaling is not None and self._is_plain(module, query, key):
+            return _single_query(query, key, value, window, scaling)
+        mask = self._mask(segment, window, query)
+        arguments = {**kwargs, "scaling": scaling, "dropout": 0.0}
+        eager = _eager_of(module)
+        if query.dtype == torch.float64 and self.own_implementation == "sdpa":
+            with _DoubleSoftmax():
+                output, weights = eager(module, query, key, value, mask, **arguments)
+        else:
+            output, weights = eager(module, query, key, value, mask, **arguments)
+        return output, weights[0, :, -1, : segment.num_tokens]
+
+    def _mask(self, segment: SegmentPlan, window: int | None, query: torch.Tensor) -> torch.Tensor:
+        """Additive mask [1, 1, n, T]: causal, within the window, within the layer's own stretch."""
+        asks = torch.arange(segment.start, segment.start + segment.num_new)[:, None]
+        is_read = torch.arange(segment.read_start, segment.read_start + segment.num_tokens)[None]
+        seen = is_read <= asks
+        if window:
+            seen &= is_read > asks - window
+        chunk = self.chunk_of(self._layer)
+        if chunk:
+            seen &= is_read // chunk == asks // chunk
+        mask = torch.zeros(seen.shape, dtype=query.dtype)
+        return mask.masked_fill(~seen, torch.finfo(query.dtype).min)[None, None]
+
+    def chunk_of(self, layer: int) -> int | None:
+        """Length of the stretches within which a chunked-attention layer reads, None for other layers."""
+        if self._kind(layer) != "chunked_attention":
+            return None
+        return int(self.model.config.get_text_config().attention_chunk_size)
+
+    def _kind(self, layer: int) -> str:
+        kinds = getattr(self.model.config.get_text_config(), "layer_types", None)
+        return kinds[layer] if kinds and layer < len(kinds) else ""
+
+    def _window(self, kwargs: dict[str, Any]) -> int | None:
+        """The layer's own window: what it passes, or what the config says of a layer that passes none."""
+        if "sliding_window" in kwargs:
+            window = kwargs["sliding_window"]
+            return int(window) if window else None
+        if self._kind(self._layer) == "sliding_attention":
+            window = getattr(self.model.config.get_text_config(), "sliding_window", None)
+            return int(window) if window else None
+        return None
+
+    def _observe(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        scaling: float | None,
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.capture.observations.append(
+            Observation(
+                module,
+                tuple(query.shape),
+                tuple(key.shape),
+                scaling,
+                self._window(kwargs),
+                kwargs.get("softcap"),
+                kwargs.get("s_aux") is not None or getattr(module, "sinks", None) is not None,
+            )
+        )
+
+    def _is_plain(self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor) -> bool:
+        kind = type(module)
+        if kind not in self._plain:
+            self._plain[kind] = _same_code(_eager_of(module), modeling_llama.eager_attention_forward)
+        return self._plain[kind] and self.chunk_of(self._layer) is None and query.shape[1] % key.shape[1] == 0
+
+
+def _single_query(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, scaling: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Plain attention of one query: [1, H, 1, d] over [1, h, T, d] → [1, 1, H, d] and its weights [H, T]."""
+    num_kv_heads, num_tokens = key.shape[1], key.shape[2]
+    first = max(0, num_tokens - window) if window else 0
+    grouped = query.view(num_kv_heads, -1, query.shape[-1])  # [h, g, d]
+    scores = torch.bmm(grouped, key[0, :, first:].transpose(1, 2))  # [h, g, T]
+    scores *= scaling
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    weights = torch.softmax(scores, -1, dtype=wide).to(query.dtype)
+    output = torch.bmm(weights, value[0, :, first:])  # [h, g, d]
+    rows = weights.view(query.shape[1], -1)
+    if first:
+        rows = torch.nn.functional.pad(rows, (first, 0))
+    return output.view(1, 1, query.shape[1], -1), rows
+
+
+def _eager_of(module: torch.nn.Module) -> Callable[..., Any]:
+    """The eager attention function that the module's own file defines."""
+    for kind in type(module).__mro__:
+        function = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+        if function is not None:
+            return function  # type: ignore[no-any-return]
+    raise ModelError(
+        f"{type(module).__name__} has no eager attention of its own to call; choose another model.",
+        code="no_attention_interface",
+    )
+
+
+def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether two functions have the same instructions, constants and names."""
+    a, b = one.__code__, other.__code__
+    return (a.co_code, a.co_consts[1:], a.co_names, a.co_varnames) == (
+        b.co_code,
+        b.co_consts[1:],
+        b.co_names,
+        b.co_varnames,
+    )

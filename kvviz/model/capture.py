@@ -1,0 +1,223 @@
+"""Capture: tensors seen at the doors become frames, after the forward pass and in a few operations over all layers.
+
+Dimension key: L layers · H query heads · T tokens read · n new tokens · w values of an entry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from kvviz.errors import MissingError
+from kvviz.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameSource, FrameStore, Norms, StepFrame
+from kvviz.ledger import SlotLedger
+from kvviz.model.geometry import LayerGeometry
+from kvviz.model.paged_cache import PagedCache
+from kvviz.model.runner import StepCapture
+
+
+class LiveFrames(FrameSource):
+    """Frames of a running session: kept rows and queries, entries read from the pool while they are there.
+
+    `keep_entries` also keeps K and V of every new token as u8, for a recording.
+    """
+
+    def __init__(
+        self,
+        ledger: SlotLedger,
+        cache: Callable[[], PagedCache],
+        *,
+        budget: int = FRAME_BUDGET,
+        keep_entries: bool = False,
+    ) -> None:
+        self.store = FrameStore(budget)
+        self.ledger = ledger
+        self.keep_entries = keep_entries
+        self._cache = cache
+        self._norms: OrderedDict[int, list[Norms]] = OrderedDict()
+        self._pending: list[StepFrame] = []
+
+    def capture(self, taken: StepCapture) -> None:
+        """Turn what the door saw into a frame per sequence. Their writes get their seq in `settle`."""
+        at = 0
+        for index, segment in enumerate(taken.segments):
+            num_new = len(segment.token_ids)
+            rows = _stack([layer_rows[index] for layer_rows in taken.capture.rows])
+            rows = torch.nn.functional.pad(rows, (segment.length - rows.shape[-1], 0))
+            scale = rows.amax(-1).clamp_min(0) / 255
+            heads = (rows / scale.clamp_min(1e-30)[..., None]).round_().to(torch.uint8)
+            slots = _slots(segment.block_table, segment.length, taken.cache.block_size)
+            first = segment.start if segment.request_id in self._norms else int((slots < 0).sum())
+            key_norm, value_norm = _norms(taken.cache, torch.from_numpy(slots[first:].astype(np.int64)))
+            self._pending.append(
+                StepFrame(
+                    step=taken.step,
+                    request_id=segment.request_id,
+                    start=segment.start,
+                    num_new=num_new,
+                    num_tokens=segment.length,
+                    heads=heads.numpy(),
+                    heads_scale=scale.float().numpy(),
+                    key_norm=key_norm,
+                    value_norm=value_norm,
+                    queries=_queries(taken.capture.queries, at, num_new),
+                    slots=slots,
+                    entries=_entries(taken.cache, segment.slots) if self.keep_entries else {},
+                )
+            )
+            self._norms.setdefault(segment.request_id, []).append(self._pending[-1].norms)
+            at += num_new
+        while len(self._norms) > MAX_NORM_REQUESTS:
+            self._norms.popitem(last=False)
+
+    def settle(self) -> None:
+        """After the step's events: note which writes the frames read, and keep the frames."""
+        for frame in self._pending:
+            assert frame.slots is not None
+            frame.seqs = np.where(frame.slots >= 0, self.ledger.slot_seq[frame.slots], -1)
+            self.store.add(frame)
+        self._pending.clear()
+
+    def step_frame(self, step: int) -> StepFrame:
+        """The frame of a step."""
+        return self.store.get(step)
+
+    def norms(self, request_id: int) -> list[Norms]:
+        """Norms of a request, kept longer than its frames."""
+        return list(self._norms.get(request_id, ()))
+
+    def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
+        """K and V [heads, dim] from the pool, if that write is still there."""
+        slot = self.ledger.slot_of(request_id, position, write_seq)
+        cache = self._cache()
+        geometry = self._stored(layer)
+        key = cache.keys[layer][slot].float().numpy().reshape(geometry.key_shape).copy()
+        value = cache.values[layer][slot].float().numpy().reshape(geometry.value_shape).copy()
+        self.ledger.slot_of(request_id, position, write_seq)  # still there after reading
+        return key, value
+
+    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+        """Weights [n, T] recomputed from kept queries and the entries in the pool."""
+        frame = self.step_frame(step)
+        dots = _scale(self._dots(frame, layer, head), self._stored(layer))  # [n, T]
+        dots[~self._seen_by(frame, layer)] = -np.inf
+        weights = np.exp(dots - dots.max(axis=-1, keepdims=True))
+        return frame.start, weights / weights.sum(axis=-1, keepdims=True)
+
+    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+        """q·k of the last query against one position, per head; the weight is the captured one."""
+        frame = self.step_frame(step)
+        if not 0 <= position < frame.num_tokens:
+            raise MissingError(
+                f"Step {step} read positions 0 to {frame.num_tokens - 1}, not {position}.", code="no_such_entry"
+            )
+        geometry = self._stored(layer)
+        dot = np.array([self._dots(frame, layer, head, position)[-1, 0] for head in range(geometry.query_heads)])
+        weight = frame.heads[layer, :, position] * frame.heads_scale[layer]
+        return {"dot": dot, "scaled": _scale(dot, geometry), "weight": weight}
+
+    def _stored(self, layer: int) -> LayerGeometry:
+        layers = self._cache().geometry.layers
+        if not 0 <= layer < len(layers) or layers[layer].cache == "none":
+            raise MissingError(f"Layer {layer} stores no entries of its own.", code="no_layer")
+        return layers[layer]
+
+    def _dots(self, frame: StepFrame, layer: int, head: int, position: int | None = None) -> np.ndarray:
+        """q·k of the step's queries in one head, [n, T], or [n, 1] against one position."""
+        geometry = self._stored(layer)
+        if geometry.cache == "latent" or geometry.sinks or frame.queries is None or frame.seqs is None:
+            raise MissingError(
+                "q·k of this layer cannot be made from what is cached (a latent cache, or a sink outside it); the weights "
+                "are the captured ones.",
+                code="not_captured",
+            )
+        if not 0 <= head < geometry.query_heads:
+            raise MissingError(
+                f"Head {head} does not exist: the layer has heads 0 to {geometry.query_heads - 1}.", code="no_layer"
+            )
+        assert frame.slots is not None
+        which = slice(position, position + 1) if position is not None else slice(None)
+        slots, seqs = frame.slots[which], frame.seqs[which]
+        if (slots < 0).any() or not np.array_equal(self.ledger.slot_seq[slots], seqs):
+            raise MissingError(
+                "Entries that this step read are gone from the pool.", code="gone", since_step=self.ledger.step
+            )
+        kv_head = head // (geometry.query_heads // geometry.key_shape[0])
+        keys = self._cache().keys[layer][torch.from_numpy(slots.astype(np.int64))].float().numpy()
+        keys = keys.reshape(len(slots), *geometry.key_shape)[:, kv_head]
+        return np.asarray(frame.queries[layer, head].astype(np.float32) @ keys.T)
+
+    def _seen_by(self, frame: StepFrame, layer: int) -> np.ndarray:
+        geometry = self._stored(layer)
+        asks = np.arange(frame.start, frame.start + frame.num_new)[:, None]
+        is_read = np.arange(frame.num_tokens)[None]
+        seen = is_read <= asks
+        if geometry.window:
+            seen &= is_read > asks - geometry.window
+        if geometry.chunk:
+            seen &= is_read // geometry.chunk == asks // geometry.chunk
+        return seen
+
+
+def _scale(dots: np.ndarray, geometry: LayerGeometry) -> np.ndarray:
+    """q·k times the model's own scaling, through its soft cap where it has one."""
+    scaled = dots * np.float32(geometry.scaling if geometry.scaling is not None else 1.0)
+    return np.tanh(scaled / geometry.softcap) * geometry.softcap if geometry.softcap else scaled
+
+
+def _stack(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows of all layers [L, H, T]; layers with fewer heads are padded with zeros."""
+    heads = max(row.shape[0] for row in rows)
+    return torch.stack([row if row.shape[0] == heads else _pad_heads(row, heads) for row in rows])
+
+
+def _pad_heads(row: torch.Tensor, heads: int) -> torch.Tensor:
+    return torch.nn.functional.pad(row, (0, 0, 0, heads - row.shape[0]))
+
+
+def _queries(queries: Sequence[torch.Tensor], at: int, num_new: int) -> np.ndarray | None:
+    """Queries of one sequence, f16 [L, H, n, d]; None when layers differ in shape."""
+    if len({query.shape for query in queries}) != 1:
+        return None
+    return torch.stack([query[:, at : at + num_new] for query in queries]).to(torch.float16).numpy()
+
+
+def _slots(block_table: Sequence[int | None], length: int, block_size: int) -> np.ndarray:
+    """Pool slots of positions 0 … `length` - 1, int32; -1 where the block was released."""
+    blocks = np.array([-1 if block_id is None else block_id for block_id in block_table], dtype=np.int32)
+    slots = blocks[:, None] * block_size + np.arange(block_size, dtype=np.int32)
+    slots[blocks < 0] = -1
+    return slots.ravel()[:length]
+
+
+def _norms(cache: PagedCache, slots: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Norms of the entries in `slots`, f16 [L, len(slots)]; 0 in layers that store none."""
+    norms = []
+    for store in (cache.keys, cache.values):
+        rows = [
+            torch.linalg.vector_norm(store[layer.index][slots], dim=-1, dtype=torch.float32)
+            if layer.cache != "none"
+            else torch.zeros(len(slots))
+            for layer in cache.geometry.layers
+        ]
+        norms.append(torch.stack(rows).to(torch.float16).numpy())
+    return norms[0], norms[1]
+
+
+def _entries(cache: PagedCache, slots: Sequence[int]) -> dict[str, np.ndarray]:
+    """K and V in `slots` as u8 [L, n, w] with f32 [L, n] scales; narrower layers padded with zero (128)."""
+    at = torch.tensor(slots, dtype=torch.long)
+    kept: dict[str, np.ndarray] = {}
+    for name, store in (("keys", cache.keys), ("values", cache.values)):
+        width = max(entries.shape[1] for entries in store.values())
+        rows = torch.zeros(len(cache.geometry.layers), len(slots), width)
+        for layer, entries in store.items():
+            rows[layer, :, : entries.shape[1]] = entries[at].float()
+        scale = rows.abs().amax(-1) / 127
+        quantised = (rows / scale.clamp_min(1e-30)[..., None]).round_() + 128
+        kept[name] = quantised.to(torch.uint8).numpy()
+        kept[f"{name}_scale"] = scale.numpy()
+    return kept

@@ -1,0 +1,66 @@
+"""What a model caches, measured at its two doors rather than read from its config."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerGeometry:
+    """One attention layer.
+
+    `key_shape` and `value_shape` are (heads, dimension) of what `Cache.update` received for one token; for latent
+    attention these are the latent and the shared rotary part. `cache` is `none` for a layer that reads another layer's
+    entries. `window`: how many tokens back it sees, itself included, or None; `chunk`: it sees only its own stretch of
+    that many tokens. `scaling`, `softcap`, `sinks` are the model's own.
+    """
+
+    index: int
+    kind: Literal["full", "sliding", "chunked"]
+    window: int | None
+    chunk: int | None
+    cache: Literal["kv", "latent", "none"]
+    key_shape: tuple[int, int]
+    value_shape: tuple[int, int]
+    query_heads: int
+    kv_heads: int
+    scaling: float | None
+    softcap: float | None
+    sinks: bool
+
+    def values_per_token(self) -> int:
+        """Numbers stored for one token."""
+        if self.cache == "none":
+            return 0
+        return self.key_shape[0] * self.key_shape[1] + self.value_shape[0] * self.value_shape[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelGeometry:
+    """All attention layers of a model, in the order in which they run."""
+
+    layers: tuple[LayerGeometry, ...]
+    element_bytes: int
+
+    @property
+    def stored_layers(self) -> tuple[LayerGeometry, ...]:
+        """Layers with entries of their own."""
+        return tuple(layer for layer in self.layers if layer.cache != "none")
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one token takes in all layers."""
+        return self.element_bytes * sum(layer.values_per_token() for layer in self.layers)
+
+    @property
+    def window(self) -> int | None:
+        """Reach of the farthest-seeing layer when every layer has a sliding window, else None."""
+        windows = [layer.window for layer in self.layers]
+        return max(window for window in windows if window) if windows and all(windows) else None
+
+    def describe_layers(self) -> list[dict[str, Any]]:
+        """The `layers` of a header, see docs/wire.md."""
+        return [
+            {**asdict(layer), "bytes_per_token": self.element_bytes * layer.values_per_token()} for layer in self.layers
+        ]

@@ -1,0 +1,120 @@
+"""The runner: one forward pass of the model per step, over one flat batch with explicit positions."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from kvviz.config import EngineConfig
+from kvviz.engine.engine import Sample, Segment, StepResult
+from kvviz.model.attention import AttentionDoor, Capture
+from kvviz.model.geometry import ModelGeometry
+from kvviz.model.paged_cache import PagedCache, StepPlan
+from kvviz.model.sampler import Sampler
+
+
+@dataclass(slots=True)
+class StepCapture:
+    """A step as a frame store wants it: its segments, the door's capture and the cache they were written to."""
+
+    step: int
+    segments: Sequence[Segment]
+    capture: Capture
+    cache: PagedCache
+
+
+class ModelRunner:
+    """Runs an observed model over a pool of its own; implements `kvviz.engine.Runner`.
+
+    `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of every token
+    of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed.
+    """
+
+    def __init__(
+        self,
+        door: AttentionDoor,
+        geometry: ModelGeometry,
+        config: EngineConfig,
+        *,
+        fingerprint: str,
+        on_step: Callable[[StepCapture], None] | None = None,
+        keep_logits: bool = False,
+    ) -> None:
+        self.model: PreTrainedModel = door.model
+        self.door = door
+        self.geometry = geometry
+        self.capture = True
+        self.logits: torch.Tensor | None = None
+        self.sampler = Sampler(config.seed, config.num_candidates)
+        parameter = next(self.model.parameters())
+        self.cache = PagedCache(geometry, config.num_blocks, config.block_size, parameter.dtype, parameter.device)
+        self._on_step = on_step
+        self._keep_logits = keep_logits
+        self._picks_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        self._keys = (
+            f"weights:{fingerprint}",
+            f"dtype:{str(parameter.dtype).removeprefix('torch.')}",
+            "codec:none",
+            f"windows:{'/'.join(str(layer.window or layer.chunk or 0) for layer in geometry.layers)}",
+        )
+
+    @property
+    def window(self) -> int | None:
+        """Reach of the farthest-seeing layer when every layer has a window."""
+        return self.geometry.window
+
+    @property
+    def cache_keys(self) -> tuple[str, ...]:
+        """Weights, dtype, codec and window layout."""
+        return self._keys
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence that the model takes."""
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return int(limit) if limit else None
+
+    def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
+        """One forward pass: new tokens of all segments → a sample for each segment that wants one."""
+        wanted = [segment.sampling is not None for segment in segments]
+        self.cache.begin(StepPlan.of(segments, self.cache.block_size))
+        self.door.begin(self.cache, capture_rows=self.capture)
+        began = time.perf_counter_ns()
+        logits = self._forward(segments)
+        forward_us = (time.perf_counter_ns() - began) // 1_000
+        samples: list[Sample | None] = [None] * len(segments)
+        for index, (segment, row) in enumerate(zip(segments, logits, strict=True)):
+            if wanted[index] and segment.sampling is not None:
+                samples[index] = self.sampler.sample(segment.request_id, row, segment.sampling)
+        if self.capture and self._on_step:
+            self._on_step(StepCapture(step, segments, self.door.capture, self.cache))
+        return StepResult(
+            samples=samples,
+            layers=self.cache.written_layers,
+            layer_us=[(at - began) // 1_000 for at in self.cache.written_ns],
+            read_us=[(at - began) // 1_000 for at in self.door.capture.read_ns],
+            forward_us=forward_us,
+        )
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+        self.sampler.forget(request_id)
+
+    @torch.inference_mode()
+    def _forward(self, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        """Logits [vocabulary] of the last new token of each segment."""
+        ids = torch.tensor([[token_id for segment in segments for token_id in segment.token_ids]])
+        positions = torch.tensor([[p for segment in segments for p in range(segment.start, segment.length)]])
+        ends = torch.tensor([len(segment.token_ids) for segment in segments]).cumsum(0) - 1
+        pick: dict[str, Any] = {"logits_to_keep": ends} if self._picks_logits and not self._keep_logits else {}
+        output = self.model(input_ids=ids, position_ids=positions, cache=self.cache, use_cache=True, **pick)
+        logits: torch.Tensor = output.logits[0]
+        if self._keep_logits:
+            self.logits = logits
+        return list(logits if pick else logits[ends])

@@ -1,0 +1,53 @@
+"""Choosing the next token from logits."""
+
+from __future__ import annotations
+
+import torch
+
+from kvviz.engine.engine import Sample
+from kvviz.events import SamplingParams
+
+
+class Sampler:
+    """Greedy, temperature, top-k and top-p, with a generator per request seeded from the run's seed and its id."""
+
+    def __init__(self, seed: int, num_candidates: int) -> None:
+        self.seed = seed
+        self.num_candidates = num_candidates
+        self._generators: dict[int, torch.Generator] = {}
+
+    def sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
+        """Sample from `logits` [vocabulary]. Candidates carry their probability after temperature, before top-k/top-p."""
+        greedy = params.temperature == 0.0
+        probabilities = torch.softmax(logits.float() if greedy else logits.float() / params.temperature, -1)
+        top = torch.topk(probabilities, min(self.num_candidates, len(logits)))
+        candidates = list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
+        if greedy:
+            return Sample(token_id=int(logits.argmax()), candidates=candidates, code="greedy", num_considered=1)
+        kept_ids, kept = _keep(probabilities, params)
+        chosen = torch.multinomial(kept, 1, generator=self._generator(request_id, params.seed))
+        return Sample(
+            token_id=int(kept_ids[chosen]), candidates=candidates, code="sampled", num_considered=len(kept_ids)
+        )
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+        self._generators.pop(request_id, None)
+
+    def _generator(self, request_id: int, seed: int | None) -> torch.Generator:
+        if request_id not in self._generators:
+            start = self.seed * 1_000_003 + request_id if seed is None else seed
+            self._generators[request_id] = torch.Generator().manual_seed(start % 2**63)
+        return self._generators[request_id]
+
+
+def _keep(probabilities: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and probabilities that survive top-k and then top-p, most probable first; at least one."""
+    kept, kept_ids = torch.sort(probabilities, descending=True, stable=True)
+    if params.top_k:
+        kept, kept_ids = kept[: params.top_k], kept_ids[: params.top_k]
+    if params.top_p < 1.0:
+        before = kept.cumsum(-1) / kept.sum() - kept / kept.sum()
+        count = max(1, int((before < params.top_p).sum()))
+        kept, kept_ids = kept[:count], kept_ids[:count]
+    return kept_ids, kept

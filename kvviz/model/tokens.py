@@ -1,0 +1,111 @@
+"""Token text: how each token reads in its place, decoded step by step and never in the raw byte alphabet.
+
+A token may hold only part of a character; its bytes are then shown, and the token that finishes the character carries
+it. Decoding works on a short window of ids, so that spaces and joined characters come out as in the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from transformers import PreTrainedTokenizerBase
+
+from kvviz.events import Piece
+
+#: Ids of finished text kept in front of the next token as its context.
+CONTEXT = 4
+#: Tokens that may share one character before what has come is shown as it is.
+MAX_JOINED = 8
+REPLACEMENT = "\ufffd"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The end of a sequence: window of ids, the text of its finished part, and how many ids wait for more bytes."""
+
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    num_waiting: int = 0
+
+    def copy(self) -> _Tail:
+        return _Tail(list(self.ids), self.text, self.num_waiting)
+
+
+class TokenizerText:
+    """Token text of a transformers tokenizer; implements `kvviz.engine.engine.TokenText`."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+        self._tails: dict[int, _Tail] = {}
+        self._special = _special_tokens(tokenizer)
+        self._bytes = _byte_alphabet()
+
+    def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """Pieces of a whole prompt; later tokens of the request continue it."""
+        tail = self._tails[request_id] = _Tail()
+        return tuple(self._next(tail, token_id) for token_id in token_ids)
+
+    def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
+        """What each of these tokens would be if it came next."""
+        tail = self._tails.get(request_id, _Tail())
+        return tuple(self._next(tail.copy(), token_id) for token_id in token_ids)
+
+    def extend(self, request_id: int, token_id: int) -> Piece:
+        """The piece of the next token."""
+        return self._next(self._tails.setdefault(request_id, _Tail()), token_id)
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+        self._tails.pop(request_id, None)
+
+    def _next(self, tail: _Tail, token_id: int) -> Piece:
+        if token_id in self._special:
+            tail.ids, tail.text, tail.num_waiting = [], "", 0
+            return Piece(text=self._special[token_id], kind="special")
+        tail.ids.append(token_id)
+        whole = self._decode(tail.ids)
+        text = whole.removeprefix(tail.text)
+        if text.endswith(REPLACEMENT) and tail.num_waiting + 1 < MAX_JOINED:
+            raw = self._raw(token_id)
+            if raw is not None and REPLACEMENT.encode() not in raw:
+                tail.num_waiting += 1
+                return Piece(text="", kind="bytes", hex=raw.hex(" "))
+        joins, tail.num_waiting = tail.num_waiting + 1, 0
+        tail.ids = tail.ids[-CONTEXT:]
+        tail.text = self._decode(tail.ids)
+        if joins > 1:
+            raw = self._raw(token_id)
+            return Piece(text=text, kind="bytes", hex=raw.hex(" ") if raw else "", joins=joins)
+        return Piece(text=text)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _raw(self, token_id: int) -> bytes | None:
+        """Bytes of a token of a byte-level vocabulary, None when it is not one."""
+        token = self.tokenizer.convert_ids_to_tokens(token_id)
+        if not isinstance(token, str):
+            return None
+        if match := _BYTE_TOKEN.match(token):
+            return bytes.fromhex(match[1])
+        if all(character in self._bytes for character in token):
+            return bytes(self._bytes[character] for character in token)
+        return None
+
+
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {token_id: str(token.content) for token_id, token in added.items() if token.special}
+    for token_id, token in zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True):
+        special.setdefault(token_id, str(token))
+    return special
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Printable stand-in → byte, the alphabet of byte-level BPE (Radford et al., GPT-2)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(rest)}
