@@ -1,0 +1,340 @@
+"""Sessions: which logs can be watched, who watches them, when they end, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kvviz.errors import KvvizError, MissingError, RequestError
+from kvviz.sources.commands import AddRequest, Pause, RunSettings
+from kvviz.sources.library import Entry, Library
+from kvviz.sources.live import LiveSource, OpenModel
+from kvviz.sources.loading import Load, Loader, LoadStatus
+from kvviz.sources.recorded import RecordedSource
+from kvviz.sources.source import Run, Source
+from kvviz.sources.turns import Turns
+
+T = TypeVar("T")
+
+#: Id of the live session that all tabs of `/` share.
+LIVE_ID = "live"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every limit of a server, by name. Sizes are bytes, times seconds.
+
+    A live session that nobody has watched for `idle_s` is closed (the default one is only paused); one that nobody has
+    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket.
+    """
+
+    max_live_sessions: int = 4
+    max_recordings: int = 16
+    max_clients: int = 200
+    idle_s: float = 1_800.0
+    replaceable_s: float = 60.0
+    beat_s: float = 15.0
+    frame_bytes: int = 256 * 2**20
+    max_pool_bytes: int = 2 * 2**30
+    max_upload_bytes: int = 512 * 2**20
+    max_message_bytes: int = 2**20
+    max_pending_commands: int = 64
+    batch_records: int = 1_000
+
+
+class Session:
+    """One source with the clients that watch it."""
+
+    def __init__(self, session_id: str, source: Source, loop: asyncio.AbstractEventLoop) -> None:
+        self.session_id = session_id
+        self.source = source
+        self.closed = False
+        self.unwatched_since_s = time.monotonic()
+        self._loop = loop
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._wake_is_due = False
+        self._packs: dict[tuple[Any, ...], asyncio.Future[bytes]] = {}
+        source.on_change = self.notify
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients watch."""
+        return len(self._watchers)
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` on the event loop whenever something is new; the answer ends it."""
+        key = object()
+        self._watchers[key] = wake
+        self.wake_all()
+
+        def leave() -> None:
+            if self._watchers.pop(key, None) is not None and not self._watchers:
+                self.unwatched_since_s = time.monotonic()
+            self.wake_all()
+
+        return leave
+
+    def notify(self) -> None:
+        """Something is new: wake the clients. From any thread; many calls make one wake."""
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.wake_all)
+
+    def wake_all(self) -> None:
+        """Wake the clients now, on the event loop."""
+        self._wake_is_due = False
+        for wake in tuple(self._watchers.values()):
+            wake()
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """What `work` gives, which reads only what has been captured."""
+        return await asyncio.wrap_future(self.source.read(work))
+
+    async def between_steps(self, work: Callable[[], T]) -> T:
+        """What `work` gives when called while no step runs."""
+        return await asyncio.wrap_future(self.source.between_steps(work))
+
+    def touch(self) -> None:
+        """Somebody used the session without watching it."""
+        self.unwatched_since_s = time.monotonic()
+
+    async def file(self, spare: Path) -> Path:
+        """A recording of the session: the file that it plays, or one written to `spare`."""
+        return await asyncio.wrap_future(self.source.save(spare))
+
+    async def step_pack(self, run: Run, step: int, layer: int, columns: int) -> bytes:
+        """The pack that is pushed after a step, made once for all clients that want the same."""
+        key = (run.log.log_id, step, layer, columns)
+        if key not in self._packs:
+            while len(self._packs) >= 8:
+                del self._packs[next(iter(self._packs))]
+            self._packs[key] = asyncio.ensure_future(self.read(lambda: run.frames.pack_step(step, layer, columns)))
+        return await asyncio.shield(self._packs[key])
+
+    async def close(self) -> None:
+        """End the session; its clients are told."""
+        self.closed = True
+        self.wake_all()
+        await asyncio.to_thread(self.source.close)
+
+
+class Sessions:
+    """All sessions of a server. Everything but the constructor runs on one event loop.
+
+    With `load`, a model is loaded in the background, and the default session is the first recording until the live one
+    is ready. `first_prompt` is already waiting in every new live session, so that its first step is a prefill.
+    """
+
+    def __init__(
+        self, library: Library, limits: Limits, load: Load | None = None, first_prompt: AddRequest | None = None
+    ) -> None:
+        self.limits = limits
+        self.library = library
+        self.num_clients = 0
+        self.model_status = LoadStatus()
+        self.on_model_status: Callable[[LoadStatus], None] = lambda status: None
+        self._first_prompt = first_prompt
+        self._sessions: dict[str, Session] = {}
+        self._live_id: str | None = None
+        self._open_model: OpenModel | None = None
+        self._turns = Turns()
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._arrival = asyncio.Event()
+        self._loader = Loader(load, self._on_model, self._on_status) if load else None
+        self._janitor: asyncio.Task[None] | None = None
+        if self._loader:
+            self.model_status = self._loader.status
+
+    async def start(self) -> None:
+        """Begin to load the model and to close what is idle."""
+        self._loop = asyncio.get_running_loop()
+        self._janitor = asyncio.create_task(self._tidy_up())
+        if self._loader:
+            self._loader.start()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._janitor:
+            self._janitor.cancel()
+        await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
+        self._sessions.clear()
+        self.library.close()
+
+    @property
+    def live_id(self) -> str | None:
+        """Id of the default live session, None until the model is ready."""
+        return self._live_id
+
+    def status(self, session: Session | None) -> dict[str, Any]:
+        """The `status` message for those who watch `session`, or for somebody who watches none."""
+        return {
+            "type": "status",
+            "play": session.source.play.as_json() if session else None,
+            "model": {**asdict(self.model_status), "live_session_id": self._live_id},
+            "clients": session.num_clients if session else self.num_clients,
+        }
+
+    async def find(self, session_id: str | None) -> Session | None:
+        """The session of that id, opened when it is a recording; None: the default one.
+
+        The answer None: wait, the model is loading (and, for the default session, there is no recording). Raises
+        `MissingError` when the id is not known and `RequestError` when there is no room.
+        """
+        if session_id is None:
+            entries = self.library.entries
+            session_id = self._live_id or (entries[0].recording_id if entries else None)
+            if session_id is None:
+                return None
+        if session_id in self._sessions:
+            return self._sessions[session_id]
+        if session_id == LIVE_ID and self.model_status.state in ("fetching", "converting", "loading", "ready"):
+            return None
+        entry = self.library.get(session_id)
+        if entry is None:
+            raise MissingError(
+                f"There is no session {session_id[:80]!r} (any more); leave 'session' out for the default one.",
+                code="no_such_session",
+            )
+        return await self._open_recording(entry)
+
+    @property
+    def arrival(self) -> asyncio.Event:
+        """Set when the model's status has changed next, and so perhaps what `find` answers."""
+        return self._arrival
+
+    async def list_recordings(self) -> list[dict[str, Any]]:
+        """What is on offer; files that cannot be read are left out."""
+        listed = []
+        for entry in self.library.entries:
+            with contextlib.suppress(KvvizError, OSError):
+                listed.append(await self._describe(entry))
+        return listed
+
+    async def add_recording(self, path: Path) -> dict[str, Any]:
+        """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
+        self._make_room_for_upload()
+        entry = self.library.add(path)
+        try:
+            await self._open_recording(entry)
+        except BaseException:
+            self.library.remove(entry.recording_id)
+            raise
+        return await self._describe(entry)
+
+    async def _describe(self, entry: Entry) -> dict[str, Any]:
+        summary = await asyncio.to_thread(self.library.summary, entry)
+        return {
+            "id": entry.recording_id,
+            "title": summary.title,
+            "num_steps": summary.num_steps,
+            "bytes": summary.num_bytes,
+            "session_id": entry.recording_id,
+        }
+
+    async def _open_recording(self, entry: Entry) -> Session:
+        lock = self._opening.setdefault(entry.recording_id, asyncio.Lock())
+        async with lock:
+            if entry.recording_id not in self._sessions:
+                await self._make_room("recording", self.limits.max_recordings, 0.0)
+                source = await asyncio.to_thread(RecordedSource, entry.path)
+                self.library.note(entry, source.summary)
+                self._sessions[entry.recording_id] = Session(entry.recording_id, source, self._loop)
+            return self._sessions[entry.recording_id]
+
+    async def create_live(self) -> Session:
+        """A live session of one's own. Raises `RequestError` while there is no model, or no room."""
+        if self._open_model is None:
+            raise RequestError(
+                f"A session of one's own needs the model. {self.model_status.message or 'This server loads none.'}",
+                code="model_not_ready",
+            )
+        await self._make_room("live", self.limits.max_live_sessions, self.limits.replaceable_s)
+        source = await asyncio.to_thread(self._open_live, self._open_model)
+        session = Session(f"s-{secrets.token_urlsafe(9)}", source, self._loop)
+        self._sessions[session.session_id] = session
+        return session
+
+    async def _make_room(self, kind: str, limit: int, unwatched_s: float) -> None:
+        alike = [session for session in self._sessions.values() if session.source.kind == kind]
+        if len(alike) < limit:
+            return
+        now = time.monotonic()
+        spare = [
+            session
+            for session in alike
+            if not session.num_clients
+            and session.session_id != self._live_id
+            and now - session.unwatched_since_s >= unwatched_s
+        ]
+        if not spare:
+            raise RequestError(
+                f"{len(alike)} {kind} sessions are open, which is the limit; close the page of one and wait a minute.",
+                code="too_many_sessions",
+                limit=limit,
+            )
+        await self._end(min(spare, key=lambda session: session.unwatched_since_s))
+
+    def _make_room_for_upload(self) -> None:
+        uploads = [entry for entry in self.library.entries if entry.uploaded]
+        if len(uploads) < self.limits.max_recordings:
+            return
+        for entry in uploads:
+            if entry.recording_id not in self._sessions:
+                self.library.remove(entry.recording_id)
+                return
+        raise RequestError(
+            f"{len(uploads)} uploaded recordings are being watched, which is the limit; close one of their pages.",
+            code="too_many_sessions",
+            limit=self.limits.max_recordings,
+        )
+
+    async def _end(self, session: Session) -> None:
+        self._sessions.pop(session.session_id, None)
+        await session.close()
+
+    def _open_live(self, open_model: OpenModel) -> LiveSource:
+        source = LiveSource(open_model, self._turns, RunSettings())
+        if self._first_prompt:
+            source.execute(self._first_prompt).result()
+        return source
+
+    def _on_model(self, open_model: OpenModel) -> None:
+        """In the loader's thread: the model is here, so make the default live session."""
+        source = self._open_live(open_model)
+        self._loop.call_soon_threadsafe(self._adopt, open_model, source)
+
+    def _adopt(self, open_model: OpenModel, source: LiveSource) -> None:
+        self._open_model = open_model
+        self._live_id = LIVE_ID
+        self._sessions[self._live_id] = Session(self._live_id, source, self._loop)
+
+    def _on_status(self, status: LoadStatus) -> None:
+        self.on_model_status(status)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._show_status, status)
+
+    def _show_status(self, status: LoadStatus) -> None:
+        self.model_status = status
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+        for session in self._sessions.values():
+            session.wake_all()
+
+    async def _tidy_up(self) -> None:
+        while True:
+            await asyncio.sleep(min(30.0, self.limits.idle_s / 2))
+            now = time.monotonic()
+            for session in list(self._sessions.values()):
+                if session.num_clients or now - session.unwatched_since_s < self.limits.idle_s:
+                    continue
+                if session.session_id == self._live_id:
+                    session.source.execute(Pause(command="pause"))
+                else:
+                    await self._end(session)

@@ -1,0 +1,278 @@
+"""A live engine as a source: one worker thread owns it, and everything that happens to it happens there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from kvviz.errors import KvvizError
+from kvviz.events import SamplingParams
+from kvviz.frames import FrameSource
+from kvviz.sources.commands import (
+    AddRequest,
+    Cancel,
+    EngineCommand,
+    Pause,
+    Play,
+    ResetPrefixCache,
+    RunSettings,
+    SetRate,
+    Start,
+    Step,
+)
+from kvviz.sources.source import LogView, PlayState, Run
+from kvviz.sources.turns import Turns
+from kvviz.sources.worker import Worker, as_kvviz_error
+
+T = TypeVar("T")
+
+
+class LiveModel(Protocol):
+    """A model with its engine, tokenizer, log and frames; `kvviz.model.session.ModelSession` is the real one.
+
+    Used from one thread, but for `log` and those frames that have been captured.
+    """
+
+    @property
+    def log(self) -> LogView:
+        """Its events."""
+        ...
+
+    @property
+    def frames(self) -> FrameSource:
+        """Its tensors."""
+        ...
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        ...
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that have run."""
+        ...
+
+    def header(self) -> dict[str, Any]:
+        """The header of docs/wire.md."""
+        ...
+
+    def add_prompt(
+        self,
+        prompt: str,
+        *,
+        template: bool | None = None,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        salt: str | None = None,
+        continues: int | None = None,
+    ) -> int:
+        """Put a prompt in the waiting line; the answer is its request id."""
+        ...
+
+    def step(self) -> bool:
+        """Run one step; False when there is no work."""
+        ...
+
+    def cancel(self, request_id: int) -> None:
+        """End a request."""
+        ...
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix; False while a block is in use."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write what has happened as a `.kvviz` file."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the pool."""
+        ...
+
+
+#: Makes a model session with a new log; raises `KvvizError` when the settings do not do.
+OpenModel = Callable[[RunSettings], LiveModel]
+
+
+class LiveSource:
+    """Runs a `LiveModel` on demand, in a thread of its own that is never the event loop's.
+
+    Commands that change the log (`add_request`, `step`, `reset_prefix_cache`, `start`) are carried out in the order in
+    which they came, each `step` to its end. `pause` and `start` cut short the steps that are still owed; `cancel` and
+    reads of the pool come between two steps. `turns` is shared by all sessions of the same weights. Playing ends by
+    itself when a step leaves no work.
+    """
+
+    kind: Literal["live", "recording"] = "live"
+
+    def __init__(self, open_model: OpenModel, turns: Turns, settings: RunSettings | None = None) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._open_model = open_model
+        self._turns = turns
+        self._play = PlayState()
+        self._play_lock = threading.Lock()
+        self._num_cuts = 0
+        self._step_began_s = float("-inf")
+        self._failure: tuple[int, KvvizError] | None = None
+        self._begin(open_model(settings or RunSettings()))
+        self._worker = Worker(self._play_on, "kvviz-engine")
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvviz-frames")
+        self._worker.start()
+
+    @property
+    def run(self) -> Run:
+        """The present log with its header and frames."""
+        return self._run
+
+    @property
+    def play(self) -> PlayState:
+        """Whether and how fast the engine runs by itself."""
+        return self._play
+
+    @property
+    def num_steps(self) -> int:
+        """The last finished step of the present log."""
+        return self._num_steps
+
+    @property
+    def failure(self) -> tuple[int, KvvizError] | None:
+        """The last error of a step that nobody was waiting for, with how many there have been."""
+        return self._failure
+
+    @property
+    def model(self) -> LiveModel:
+        """The present model session, to be touched in `between_steps` only."""
+        return self._model
+
+    def execute(self, command: EngineCommand) -> Future[Any]:
+        """Carry out a command; see the class for the order. The future raises `KvvizError` when it cannot be done."""
+        match command:
+            case Step(count=count):
+                num_cuts = self._num_cuts
+                return self._worker.submit(lambda: self._steps(count, num_cuts))
+            case AddRequest():
+                return self._worker.submit(lambda: self._add_request(command))
+            case ResetPrefixCache():
+                return self._worker.submit(lambda: {"ok": self._model.reset_prefix_cache()})
+            case Start(config=settings):
+                self._num_cuts += 1
+                return self._worker.submit(lambda: self._start(settings))
+            case Cancel(request_id=request_id):
+                return self._worker.interpose(lambda: self._cancel(request_id))
+            case Play():
+                self._step_began_s = float("-inf")
+                return self._set_play(lambda play: replace(play, playing=True))
+            case Pause():
+                self._num_cuts += 1
+                return self._set_play(lambda play: replace(play, playing=False))
+            case SetRate(steps_per_second=rate):
+                return self._set_play(lambda play: replace(play, rate=rate))
+
+    def read(self, work: Callable[[], T]) -> Future[T]:
+        """Call `work` in another thread, beside the steps."""
+        return self._reader.submit(work)
+
+    def between_steps(self, work: Callable[[], T]) -> Future[T]:
+        """Call `work` in the worker thread before the next step."""
+        return self._worker.interpose(work)
+
+    def save(self, spare: Path) -> Future[Path]:
+        """Write the present log to `spare`, between two steps."""
+
+        def write() -> Path:
+            self._model.save(spare)
+            return spare
+
+        return self._worker.interpose(write)
+
+    def close(self) -> None:
+        """Stop after the step that is being made, and refuse what still waits."""
+        if not self._worker.closed:
+            self._worker.close()
+            self._reader.shutdown(cancel_futures=True)
+            self._model.close()
+
+    def _begin(self, model: LiveModel) -> None:
+        self._model = model
+        self._num_steps = model.num_steps
+        self._run = Run(model.log, model.header(), model.frames)
+        with self._play_lock:
+            self._play = replace(self._play, playing=False, idle=not model.has_work)
+        model.log.subscribe(lambda: self.on_change())
+
+    def _start(self, settings: RunSettings) -> dict[str, str]:
+        old = self._model
+        self._begin(self._open_model(settings))
+        old.close()
+        self.on_change()
+        return {"log_id": self._run.log.log_id}
+
+    def _add_request(self, command: AddRequest) -> dict[str, int]:
+        request_id = self._model.add_prompt(
+            command.prompt,
+            template=command.template,
+            max_new_tokens=command.max_new_tokens,
+            sampling=SamplingParams(
+                temperature=command.temperature, top_k=command.top_k, top_p=command.top_p, seed=command.seed
+            ),
+            salt=command.salt,
+            continues=command.continues,
+        )
+        self._note_work()
+        return {"request_id": request_id}
+
+    def _cancel(self, request_id: int) -> None:
+        self._model.cancel(request_id)
+        self._note_work()
+
+    def _steps(self, count: int, num_cuts: int) -> dict[str, int]:
+        num_done = 0
+        while num_done < count and num_cuts == self._num_cuts and not self._worker.closed and self._step():
+            num_done += 1
+            self._worker.let_in()
+        return {"num_steps": num_done}
+
+    def _step(self) -> bool:
+        try:
+            with self._turns:
+                return self._model.step()
+        finally:
+            self._num_steps = self._model.num_steps
+            self._note_work()
+
+    def _play_on(self) -> float | None:
+        """One step when playing and due; answers in how many seconds the next is."""
+        play = self._play
+        if not play.playing or not self._model.has_work:
+            return None
+        pause_s = 1.0 / play.rate if play.rate else 0.0
+        wait_s = self._step_began_s + pause_s - time.monotonic()
+        if wait_s > 0:
+            return wait_s
+        self._step_began_s = time.monotonic()
+        try:
+            self._step()
+        except Exception as error:
+            self._failure = ((self._failure[0] if self._failure else 0) + 1, as_kvviz_error(error))
+            self._set_play(lambda play: replace(play, playing=False))
+        return 0
+
+    def _note_work(self) -> None:
+        """Tell the play state whether there is work; playing ends when there is none left."""
+        idle = not self._model.has_work
+        self._set_play(lambda play: replace(play, idle=idle, playing=play.playing and not idle))
+
+    def _set_play(self, change: Callable[[PlayState], PlayState]) -> Future[Any]:
+        with self._play_lock:
+            self._play = change(self._play)
+        self._worker.wake()
+        self.on_change()
+        done: Future[Any] = Future()
+        done.set_result(None)
+        return done

@@ -1,0 +1,72 @@
+"""Loading the model in the background, and telling how far it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from kvviz.errors import KvvizError
+
+logger = logging.getLogger("kvviz")
+
+LoadState: TypeAlias = Literal["fetching", "converting", "loading", "ready", "failed", "none"]
+
+#: Called with a state, a share from 0 to 1 (None: not known) and one sentence.
+Progress: TypeAlias = Callable[[str, float | None, str], None]
+
+#: Loads something that takes long, in whatever thread it is called; raises `KvvizError` when it cannot.
+Load: TypeAlias = Callable[[Progress], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """How far loading is. `progress` is in whole percents, so that a status message is sent a hundred times at most."""
+
+    state: LoadState = "none"
+    progress: float | None = None
+    message: str = ""
+
+
+class Loader:
+    """Calls `load` in a thread and then `on_ready` with its result; `on_change` after every change of `status`."""
+
+    def __init__(self, load: Load, on_ready: Callable[[Any], None], on_change: Callable[[LoadStatus], None]) -> None:
+        self.status = LoadStatus("loading", None, "The model is loading.")
+        self._load = load
+        self._on_ready = on_ready
+        self._on_change = on_change
+        self._thread = threading.Thread(target=self._run, name="kvviz-loading", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._on_ready(self._load(self._progress))
+        except KvvizError as error:
+            self._set(LoadStatus("failed", None, error.message))
+        except Exception as error:
+            logger.exception("The model could not be loaded")
+            self._set(
+                LoadStatus(
+                    "failed",
+                    None,
+                    f"The model could not be loaded ({type(error).__name__}); `kvviz doctor` says what is missing.",
+                )
+            )
+        else:
+            self._set(LoadStatus("ready", 1.0, "The model is ready."))
+
+    def _progress(self, state: str, share: float | None, message: str) -> None:
+        known: LoadState = state if state in ("fetching", "converting") else "loading"  # type: ignore[assignment]
+        progress = None if share is None else round(min(1.0, max(0.0, share)), 2)
+        self._set(LoadStatus(known, progress, message))
+
+    def _set(self, status: LoadStatus) -> None:
+        if status != self.status:
+            self.status = status
+            self._on_change(status)

@@ -1,0 +1,107 @@
+"""A recorded file as a source: the same records and frames, and nobody to command."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import orjson
+
+from kvviz.errors import KvvizError, RequestError
+from kvviz.recording import Recording
+from kvviz.sources.commands import EngineCommand
+from kvviz.sources.library import Summary
+from kvviz.sources.source import PlayState, Run
+
+T = TypeVar("T")
+
+
+class RecordedLog:
+    """The records of a file, verbatim. `log_id` depends on them alone, so a page can reconnect after a restart."""
+
+    first_seq = 0
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = [_plainly(number, line) for number, line in enumerate(lines)]
+        digest = hashlib.blake2b(digest_size=16)
+        for line in self._lines:
+            digest.update(line)
+        self.log_id = digest.hexdigest()
+
+    @property
+    def head_seq(self) -> int:
+        """`seq` of the last record, -1 when there is none."""
+        return len(self._lines) - 1
+
+    def encoded(self, after: int, limit: int) -> list[bytes]:
+        """At most `limit` records with `seq` above `after`, each one JSON text."""
+        start = max(0, after + 1)
+        return self._lines[start : start + limit]
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """None: a file has all its records."""
+        return None
+
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Nothing is ever appended."""
+        return lambda: None
+
+
+class RecordedSource:
+    """A `.kvviz` file, opened and checked. Raises `RecordingError` when it cannot be read."""
+
+    kind: Literal["live", "recording"] = "recording"
+    play = PlayState()
+    num_steps = 0
+    failure: tuple[int, KvvizError] | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self.path = path
+        self._recording = Recording.open(path)
+        self.run = Run(RecordedLog(self._recording.lines), self._recording.header, self._recording)
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvviz-recording")
+
+    @property
+    def summary(self) -> Summary:
+        """Title and size of the file."""
+        return Summary.of(self._recording, self.path)
+
+    def execute(self, command: EngineCommand) -> Future[Any]:
+        """Refuse: no engine listens."""
+        refused: Future[Any] = Future()
+        refused.set_exception(
+            RequestError(
+                f"This is a recording, so no engine listens to '{command.command}'; open the live session for that.",
+                code="recording",
+            )
+        )
+        return refused
+
+    def read(self, work: Callable[[], T]) -> Future[T]:
+        """Call `work` in the thread that reads the file."""
+        return self._reader.submit(work)
+
+    between_steps = read
+
+    def save(self, spare: Path) -> Future[Path]:
+        """The file itself."""
+        done: Future[Path] = Future()
+        done.set_result(self.path)
+        return done
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.shutdown(wait=True, cancel_futures=True)
+        self._recording.close()
+
+
+def _plainly(number: int, line: bytes) -> bytes:
+    """The line, or one that says the same, which begins with `[number,` as those of a live log do."""
+    if line.startswith(b"[%d," % number):
+        return line
+    _, t_us, event = orjson.loads(line)
+    return orjson.dumps([number, t_us, event])

@@ -1,0 +1,38 @@
+"""Taking turns: a lock that is granted in the order of asking, so that no session starves another."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import TracebackType
+
+
+class Turns:
+    """A first-come, first-served lock, used as a context manager around one forward pass.
+
+    `threading.Lock` makes no such promise: a session that plays as fast as it can would take it again and again.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+        self._taken = False
+
+    def __enter__(self) -> Turns:
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return self
+            mine = threading.Event()
+            self._waiting.append(mine)
+        mine.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().set()  # handed over, so it stays taken
+            else:
+                self._taken = False

@@ -1,0 +1,141 @@
+"""The HTTP API of docs/wire.md: status, recordings, and frames by range."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi import Path as PathParameter
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from kvviz.errors import MissingError, RecordingError
+from kvviz.frames import FrameSource
+from kvviz.sessions import Session, Sessions
+from kvviz.sources.commands import MAX_COLUMNS, MAX_ID
+from kvviz.web.replies import NO_STORE, json_response
+
+#: A whole number in the query, and one in the path.
+Number = Annotated[int, Query(ge=0, le=MAX_ID)]
+InPath = Annotated[int, PathParameter(ge=0, le=MAX_ID)]
+
+
+def api_routes(sessions: Sessions) -> APIRouter:
+    """All routes under `api/`."""
+    router = APIRouter(prefix="/api")
+    _add_recordings(router, sessions)
+    _add_frames(router, sessions)
+
+    @router.get("/status")
+    async def status() -> Response:
+        session = await sessions.find(None)
+        return json_response(sessions.status(session))
+
+    return router
+
+
+def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
+    @router.get("/recordings")
+    async def recordings() -> Response:
+        return json_response(await sessions.list_recordings())
+
+    @router.post("/recordings")
+    async def upload(request: Request) -> Response:
+        path = sessions.library.upload_path()
+        try:
+            await _receive_file(request, path, sessions.limits.max_upload_bytes)
+            return json_response(await sessions.add_recording(path), 201)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @router.get("/sessions/{session_id}/recording")
+    async def download(session_id: str) -> Response:
+        session = await _session(sessions, session_id)
+        spare = sessions.library.upload_path()
+        path = await session.file(spare)
+        return FileResponse(
+            path,
+            media_type="application/zip",
+            filename=f"{_file_stem(session)}.kvviz",
+            headers=NO_STORE,
+            background=BackgroundTask(spare.unlink, missing_ok=True),
+        )
+
+
+def _add_frames(router: APIRouter, sessions: Sessions) -> None:
+    async def answer(session_id: str, make: Callable[[FrameSource], bytes], *, reads_pool: bool) -> Response:
+        session = await _session(sessions, session_id)
+        frames = session.source.run.frames
+        data = await (session.between_steps if reads_pool else session.read)(lambda: make(frames))
+        return Response(data, headers=NO_STORE, media_type="application/octet-stream")
+
+    @router.get("/sessions/{session_id}/frames/{step}")
+    async def step_frame(
+        session_id: str, step: InPath, layer: Number = 0, columns: Annotated[int, Query(ge=1, le=MAX_COLUMNS)] = 512
+    ) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_step(step, layer, columns), reads_pool=False)
+
+    @router.get("/sessions/{session_id}/norms/{request_id}")
+    async def norms(session_id: str, request_id: InPath) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_norms(request_id), reads_pool=False)
+
+    @router.get("/sessions/{session_id}/heads/{step}")
+    async def heads(session_id: str, step: InPath, layer: Number = 0) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_heads(step, layer), reads_pool=False)
+
+    @router.get("/sessions/{session_id}/entry")
+    async def entry(
+        session_id: str,
+        request_id: Annotated[int, Query(alias="request", ge=0, le=MAX_ID)],
+        position: Number,
+        layer: Number,
+        write_seq: Number,
+    ) -> Response:
+        return await answer(
+            session_id, lambda frames: frames.pack_entry(request_id, position, layer, write_seq), reads_pool=True
+        )
+
+    @router.get("/sessions/{session_id}/triangle/{step}")
+    async def triangle(session_id: str, step: InPath, layer: Number, head: Number) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_triangle(step, layer, head), reads_pool=True)
+
+    @router.get("/sessions/{session_id}/scores/{step}")
+    async def scores(session_id: str, step: InPath, layer: Number, position: Number) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_scores(step, layer, position), reads_pool=True)
+
+
+async def _session(sessions: Sessions, session_id: str) -> Session:
+    session = await sessions.find(session_id)
+    if session is None:
+        raise MissingError("The live session does not exist yet: the model is loading.", code="no_such_session")
+    session.touch()
+    return session
+
+
+async def _receive_file(request: Request, path: Path, max_bytes: int) -> None:
+    """Write the body of a request to `path`, not more than `max_bytes` of it."""
+    num_bytes = 0
+    too_large = RecordingError(
+        f"A recording may have {max_bytes:,} bytes, and this one has more; record it with fewer steps or no frames.",
+        code="too_large",
+        limit=max_bytes,
+    )
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared[:20]) > max_bytes:
+        raise too_large
+    with await asyncio.to_thread(path.open, "wb") as file:
+        async for chunk in request.stream():
+            num_bytes += len(chunk)
+            if num_bytes > max_bytes:
+                raise too_large
+            await asyncio.to_thread(file.write, chunk)
+
+
+def _file_stem(session: Session) -> str:
+    title = str(session.source.run.header.get("title") or session.session_id)
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", title).strip("-")[:60] or "kvviz"

@@ -1,0 +1,61 @@
+"""A client's place in a log: what to say first, and which records come next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvviz.sessions import Session
+from kvviz.sources.source import Run
+
+
+class Cursor:
+    """A place in the log of one run: `seq` is the last record that the client has.
+
+    There is no queue: a slow client is a cursor that lags. When the log has folded what the cursor still needed, the
+    client gets a new `hello` with the checkpoint, and goes on from there.
+    """
+
+    def __init__(self, session: Session, run: Run, after: int = -1, log_id: str | None = None) -> None:
+        self.run = run
+        self.seq = after
+        self._session = session
+        if (log_id is not None and log_id != run.log.log_id) or after > run.log.head_seq or after < -1:
+            self.seq = -1
+
+    async def hello(self) -> dict[str, Any]:
+        """The first message, with a checkpoint when the cursor is older than the log's first record."""
+        log, checkpoint = self.run.log, None
+        first_seq = log.first_seq
+        if self.seq + 1 < first_seq:  # the log's own thread folds, so ask there for a whole one
+            first_seq, checkpoint = await self._session.between_steps(lambda: (log.first_seq, log.checkpoint()))
+            self.seq = first_seq - 1
+        return {
+            "type": "hello",
+            "session_id": self._session.session_id,
+            "kind": self._session.source.kind,
+            "log_id": log.log_id,
+            "header": self.run.header,
+            "first_seq": first_seq,
+            "head_seq": log.head_seq,
+            "checkpoint": checkpoint,
+        }
+
+    def next_records(self, limit: int) -> list[bytes] | None:
+        """The next records, at most `limit`; empty at the head; None when the log no longer has the next one."""
+        batch = self.run.log.encoded(self.seq, limit)
+        if not batch:
+            return batch
+        if seq_of(batch[0]) != self.seq + 1:
+            return None
+        self.seq += len(batch)
+        return batch
+
+
+def seq_of(record: bytes) -> int:
+    """The `seq` of an encoded record `[seq, t_us, event]`."""
+    return int(record[1 : record.index(b",")])
+
+
+def records_message(batch: list[bytes]) -> str:
+    """The `records` message around records that are encoded already."""
+    return (b'{"type":"records","records":[' + b",".join(batch) + b"]}").decode()

@@ -1,0 +1,149 @@
+"""Who may talk to the server: a known Host, an Origin that matches it, and headers that keep the page to itself."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'self'",
+    )
+)
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+
+
+class SecurityHeaders:
+    """Adds the security headers to every answer, errors and refused websockets included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class Guard:
+    """Refuses requests for other hosts (421) and from other origins (403), in one sentence.
+
+    A page of another site can make a browser send requests here, and can make its own name resolve to this machine; the
+    Origin or the Host gives it away. Allowed hosts: loopback names, the address that the connection was made to, `host`
+    (what the server was bound to) and `allow_hosts`. On websockets and on requests that change something, an Origin must
+    be the Host.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, allow_hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {_plain(name) for name in ("localhost", host, *allow_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] in ("http", "websocket"):
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                status, sentence = refusal
+                await PlainTextResponse(escape(sentence) + "\n", status)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        host = _split_host(hosts[0]) if len(hosts) == 1 else None
+        if host is None:
+            return 400, "Expected one Host header with a name and perhaps a port, but it is missing or malformed."
+        name, port = host
+        if not self._is_allowed(name, scope.get("server")):
+            return 421, (
+                f"This server does not answer for the host '{name[:100]}'; "
+                f"start it with --allow-host {name[:100]} if that is its name."
+            )
+        if scope["type"] == "http" and scope["method"] in _SAFE_METHODS:
+            return None
+        origins = headers.getlist("origin")
+        if not origins:
+            if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+                return None
+            return 403, "This request comes from a page of another site, which may change nothing here."
+        if len(origins) > 1 or not _same_origin(origins[0], name, port):
+            return 403, (
+                f"This request comes from a page at '{origins[0][:100]}', but was sent to '{hosts[0][:100]}'; "
+                "open kvviz under the address that it is served at, and have a proxy pass on the Host header."
+            )
+        return None
+
+    def _is_allowed(self, name: str, server: Any) -> bool:
+        if name in self._names:
+            return True
+        address = _address(name)
+        if address is None:
+            return False
+        return address.is_loopback or (bool(server) and address == _address(str(server[0])))
+
+
+def _split_host(text: str) -> tuple[str, int | None] | None:
+    """Name (lower case, no brackets, no final dot) and port of a Host header; None when it is malformed."""
+    if not text or any(character in text for character in "/\\@?#, \t") or not text.isascii():
+        return None
+    try:
+        parts = urlsplit(f"//{text}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (_plain(name), port) if name else None
+
+
+def _same_origin(origin: str, name: str, port: int | None) -> bool:
+    try:
+        parts = urlsplit(origin)
+        origin_name, origin_port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in _DEFAULT_PORTS or not origin_name or parts.path or parts.query or parts.username:
+        return False
+    default = _DEFAULT_PORTS[parts.scheme]
+    return _plain(origin_name) == name and (origin_port or default) == (port or default)
+
+
+def _plain(name: str) -> str:
+    return name.strip("[]").rstrip(".").lower()
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address

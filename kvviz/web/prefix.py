@@ -1,0 +1,31 @@
+"""Serving under a path: with a proxy that strips the prefix, and with one that does not."""
+
+from __future__ import annotations
+
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Prefix:
+    """Takes `root_path` off the path of a request when it is there; what is left is routed as if it were the root.
+
+    A stripping proxy sends paths without it and needs nothing, as the page uses relative addresses only.
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._app = app
+        self._root = "/" + root_path.strip("/") if root_path.strip("/") else ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if self._root and scope["type"] in ("http", "websocket"):
+            path = scope["path"]
+            if path == self._root and scope["type"] == "http":
+                query = scope["query_string"].decode("latin-1")
+                where = f"{self._root}/" + (f"?{query}" if query else "")
+                await RedirectResponse(where, 308)(scope, receive, send)
+                return
+            if path.startswith(f"{self._root}/"):
+                rest = path[len(self._root) :]
+                scope = {**scope, "path": rest, "raw_path": None, "root_path": ""}
+        await self._app(scope, receive, send)

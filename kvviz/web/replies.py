@@ -1,0 +1,80 @@
+"""Errors as JSON: `{"code", "message", "details"}`, with the HTTP status that fits the code."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from kvviz.errors import KvvizError, MissingError
+from kvviz.web.guard import SECURITY_HEADERS
+
+logger = logging.getLogger("kvviz")
+
+_STATUS_OF_CODE = {
+    "gone": 410,
+    "too_large": 413,
+    "too_many_sessions": 429,
+    "too_many_clients": 429,
+    "model_not_ready": 503,
+    "session_closed": 503,
+    "engine_failed": 500,
+}
+
+#: For answers that depend on what the session is doing now.
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+def error_json(error: KvvizError) -> dict[str, Any]:
+    """The fields of an error, the same over HTTP and websocket."""
+    return {"code": error.code, "message": error.message, "details": error.details}
+
+
+def json_response(data: Any, status_code: int = 200) -> Response:
+    """JSON that is not to be cached."""
+    return Response(orjson.dumps(data), status_code, headers=NO_STORE, media_type="application/json")
+
+
+def error_response(error: KvvizError, status_code: int | None = None) -> Response:
+    """An error as an HTTP answer."""
+    if status_code is None:
+        status_code = _STATUS_OF_CODE.get(error.code, 404 if isinstance(error, MissingError) else 400)
+    return json_response(error_json(error), status_code)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have every error of a route answered in this form."""
+
+    @app.exception_handler(KvvizError)
+    async def on_kvviz_error(request: Request, error: KvvizError) -> Response:
+        return error_response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_bad_parameter(request: Request, error: RequestValidationError) -> Response:
+        fault = error.errors()[0]
+        name = str(fault["loc"][-1])
+        came = "nothing came" if fault["type"] == "missing" else f"{str(fault.get('input'))[:60]!r} came"
+        message = f"{name}: {fault['msg'][:1].lower()}{fault['msg'][1:]}, but {came}; see docs/wire.md."
+        return error_response(KvvizError(message, code="bad_parameter", parameter=name), 400)
+
+    @app.exception_handler(HTTPException)
+    async def on_http_error(request: Request, error: HTTPException) -> Response:
+        phrase = HTTPStatus(error.status_code).phrase
+        message = f"{request.method} {request.url.path[:200]}: {phrase.lower()}; the page is at the server's root."
+        response = error_response(KvvizError(message, code=phrase.lower().replace(" ", "_")), error.status_code)
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def on_any_error(request: Request, error: Exception) -> Response:
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        message = f"The server failed unexpectedly ({type(error).__name__}); the terminal has the details."
+        response = error_response(KvvizError(message, code="internal"), 500)
+        response.headers.update(SECURITY_HEADERS)  # this one answer is made outside of the middleware
+        return response

@@ -1,0 +1,176 @@
+"""A live model without weights: the real engine and log over a runner that only counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kvviz.config import EngineConfig
+from kvviz.engine.engine import Engine, Sample, Segment, StepResult
+from kvviz.errors import MissingError, RequestError
+from kvviz.events import SamplingParams
+from kvviz.frames import FrameSource
+from kvviz.log import EventLog
+from kvviz.sources.commands import RunSettings
+from kvviz.sources.live import LiveModel, OpenModel
+from kvviz.sources.loading import Progress
+
+NUM_LAYERS = 4
+POISON = 99_999
+
+
+class CountingRunner:
+    """The next token is the last one plus one. Checks that no two forwards overlap; a poisoned token makes it fail."""
+
+    window = None
+    cache_keys = ("fake",)
+    max_positions = 4_096
+    busy = threading.Lock()
+
+    def __init__(self, forward_s: float) -> None:
+        self.forward_s = forward_s
+
+    def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
+        assert self.busy.acquire(blocking=False), "two forwards at once"
+        try:
+            time.sleep(self.forward_s)
+            if any(POISON in segment.token_ids for segment in segments):
+                raise RuntimeError("poisoned")
+            samples = [self._sample(segment) if segment.sampling else None for segment in segments]
+        finally:
+            self.busy.release()
+        layers = tuple(range(NUM_LAYERS))
+        return StepResult(samples=samples, layers=layers, layer_us=layers, read_us=layers, forward_us=1)
+
+    def _sample(self, segment: Segment) -> Sample:
+        token_id = segment.token_ids[-1] + 1
+        return Sample(token_id=token_id, candidates=[(token_id, 1.0)], code="greedy", num_considered=1)
+
+    def forget(self, request_id: int) -> None:
+        pass
+
+
+class FakeFrames(FrameSource):
+    """Packs that hold their own question as JSON, for steps that have run."""
+
+    def __init__(self, model: FakeModel) -> None:
+        self._model = model
+        self.num_packed = 0
+
+    def _pack(self, **question: Any) -> bytes:
+        self.num_packed += 1
+        text = json.dumps({**question, "log_id": self._model.log.log_id}).encode()
+        text += b" " * (-len(text) % 4)
+        return len(text).to_bytes(4, "little") + text + bytes(64)
+
+    def pack_step(self, step: int, layer: int, columns: int) -> bytes:
+        if not 1 <= step <= self._model.num_steps:
+            raise MissingError(f"There is no step {step}.", code="no_such_step")
+        return self._pack(kind="step", step=step, layer=layer, columns=columns)
+
+    def pack_norms(self, request_id: int) -> bytes:
+        return self._pack(kind="norms", request_id=request_id)
+
+    def pack_heads(self, step: int, layer: int) -> bytes:
+        return self._pack(kind="heads", step=step, layer=layer)
+
+    def pack_entry(self, request_id: int, position: int, layer: int, write_seq: int) -> bytes:
+        if write_seq == 0:
+            raise MissingError("That entry is gone since step 3.", code="gone", since_step=3)
+        return self._pack(kind="entry", request_id=request_id, position=position, layer=layer, write_seq=write_seq)
+
+    def pack_triangle(self, step: int, layer: int, head: int) -> bytes:
+        return self._pack(kind="triangle", step=step, layer=layer, head=head)
+
+    def pack_scores(self, step: int, layer: int, position: int) -> bytes:
+        return self._pack(kind="scores", step=step, layer=layer, position=position)
+
+
+class FakeModel:
+    """A `LiveModel` whose tokens are the characters' codes, modulo 256."""
+
+    def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, max_records: int = 100_000) -> None:
+        given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
+        self.config = EngineConfig(**given)
+        self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
+        self.engine = Engine(self.config, CountingRunner(forward_s), self.log.append)
+        self.frames = FakeFrames(self)
+        self.is_closed = False
+        self.threads: set[str] = set()
+
+    @property
+    def has_work(self) -> bool:
+        return self.engine.has_work
+
+    @property
+    def num_steps(self) -> int:
+        return self.engine.num_steps
+
+    def header(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "source": "live",
+            "title": "A fake",
+            "capabilities": ["frames", "commands"],
+            "model": {"name": "fake", "num_layers": NUM_LAYERS},
+            "pool": {"num_blocks": self.config.num_blocks, "block_size": self.config.block_size},
+        }
+
+    def add_prompt(
+        self,
+        prompt: str,
+        *,
+        template: bool | None = None,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        salt: str | None = None,
+        continues: int | None = None,
+    ) -> int:
+        token_ids = [POISON] if prompt == "poison" else [ord(character) % 256 for character in prompt]
+        if continues is not None and continues >= self.engine.num_requests:
+            raise RequestError(f"There is no request {continues} to continue.", code="no_request")
+        return self.engine.add_request(
+            token_ids,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            salt=salt,
+            prompt=prompt,
+            template=bool(template),
+            continues=continues,
+        )
+
+    def step(self) -> bool:
+        self.threads.add(threading.current_thread().name)
+        return self.engine.step()
+
+    def cancel(self, request_id: int) -> None:
+        self.engine.cancel(request_id)
+
+    def reset_prefix_cache(self) -> bool:
+        return self.engine.reset_prefix_cache()
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(b"\n".join(self.log.encoded(-1, 10**9)))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def fake_load(forward_s: float = 0.0, delay_s: float = 0.0, max_records: int = 100_000) -> Any:
+    """What `create_app` takes as `load`."""
+
+    def load(progress: Progress) -> OpenModel:
+        for percent in range(0, 100, 20):
+            progress("loading", percent / 100, f"{percent} %")
+            time.sleep(delay_s / 5)
+
+        def open_model(settings: RunSettings) -> LiveModel:
+            return FakeModel(settings, forward_s=forward_s, max_records=max_records)
+
+        return open_model
+
+    return load

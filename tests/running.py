@@ -1,0 +1,128 @@
+"""A server on a real socket, in a thread, and clients of its websocket."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from websockets.sync.client import ClientConnection, connect
+
+from kvviz.server import ServerConfig, bind, create_app, uvicorn_config
+from kvviz.sources.loading import Load
+
+
+@dataclass
+class Running:
+    """Where a server listens, and its application."""
+
+    port: int
+    app: Any
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self, query: str = "", path: str = "/ws", **options: Any) -> Socket:
+        address = f"ws://127.0.0.1:{self.port}{path}{query}"
+        return Socket(connect(address, max_size=None, compression=None, proxy=None, **options).__enter__())
+
+
+class Socket:
+    """A page: what has come so far, by type."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.records: list[Any] = []
+        self.packs: list[dict[str, Any]] = []
+        self.hellos: list[dict[str, Any]] = []
+        self.status: dict[str, Any] = {}
+        self.last_id = 0
+
+    def __enter__(self) -> Socket:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def receive(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        data = self.connection.recv(timeout_s)
+        if isinstance(data, bytes):
+            head: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
+            self.packs.append(head)
+            return {"type": "pack", **head}
+        message: dict[str, Any] = json.loads(data)
+        if message["type"] == "hello":
+            self.hellos.append(message)
+        elif message["type"] == "records":
+            self.records += message["records"]
+        elif message["type"] == "status":
+            self.status = message
+        return message
+
+    def until(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 10.0) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            message = self.receive(max(0.01, deadline - time.monotonic()))
+            if condition(message):
+                return message
+
+    def until_type(self, name: str) -> dict[str, Any]:
+        return self.until(lambda message: message["type"] == name)
+
+    def until_status(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        if not self.status or not condition(self.status):
+            self.until(lambda message: message["type"] == "status" and condition(message))
+
+    def until_seq(self, seq: int) -> None:
+        if not self.records or self.records[-1][0] < seq:
+            self.until(lambda message: message["type"] == "records" and message["records"][-1][0] >= seq)
+
+    def send(self, command: str, **fields: Any) -> int:
+        self.last_id += 1
+        self.connection.send(json.dumps({"id": self.last_id, "command": command, **fields}))
+        return self.last_id
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        message_id = self.send(command, **fields)
+        return self.until(lambda message: message["type"] in ("ack", "error") and message["id"] == message_id)
+
+    def do(self, command: str, **fields: Any) -> Any:
+        reply = self.ask(command, **fields)
+        assert reply["type"] == "ack", reply
+        return reply["result"]
+
+
+@contextlib.contextmanager
+def running(
+    config: ServerConfig | None = None, load: Load | None = None, wrap: Callable[[Any], Any] = lambda app: app
+) -> Iterator[Running]:
+    """A server until the block ends; with a `load`, it is awaited. `wrap` puts an application around it."""
+    config = config or ServerConfig()
+    app = create_app(config, load)
+    with bind(config.host, 0) as listener:
+        server = uvicorn.Server(uvicorn_config(wrap(app), config))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            sessions = app.state.sessions
+            wait_for(lambda: server.started)
+            if load is not None:
+                wait_for(lambda: sessions.model_status.state in ("ready", "failed"))
+            yield Running(listener.getsockname()[1], app)
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
