@@ -24,6 +24,7 @@ from kvviz.sessions import Limits, Sessions
 from kvviz.sources.commands import AddRequest
 from kvviz.sources.library import Library
 from kvviz.sources.loading import Load, LoadStatus
+from kvviz.sources.model import load_model
 from kvviz.web.api import api_routes
 from kvviz.web.guard import Guard, SecurityHeaders
 from kvviz.web.prefix import Prefix
@@ -206,6 +207,5 @@ def page_url(config: ServerConfig, listener: socket.socket) -> str:
 def _default_load(config: ServerConfig) -> Load | None:
     if config.replay_path is not None:
         return None
-    from kvviz.sources.model import load_model  # torch comes with it, so only now
-
-    return load_model(config.model, config.dtype, config.limits)
+    limits = config.limits
+    return load_model(config.model, config.dtype, frame_bytes=limits.frame_bytes, max_pool_bytes=limits.max_pool_bytes)

@@ -17,7 +17,7 @@ from kvviz.sources.library import Entry, Library
 from kvviz.sources.live import LiveSource, OpenModel
 from kvviz.sources.loading import Load, Loader, LoadStatus
 from kvviz.sources.recorded import RecordedSource
-from kvviz.sources.source import Run, Source
+from kvviz.sources.source import PlayState, Run, Source
 from kvviz.sources.turns import Turns
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Sessions:
         """The `status` message for those who watch `session`, or for somebody who watches none."""
         return {
             "type": "status",
-            "play": session.source.play.as_json() if session else None,
+            "play": (session.source.play if session else PlayState()).as_json(),
             "model": {**asdict(self.model_status), "live_session_id": self._live_id},
             "clients": session.num_clients if session else self.num_clients,
         }

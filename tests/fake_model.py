@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from kvviz.errors import MissingError, RequestError
 from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource
 from kvviz.log import EventLog
+from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
 from kvviz.sources.live import LiveModel, OpenModel
 from kvviz.sources.loading import Progress
@@ -116,8 +117,12 @@ class FakeModel:
             "source": "live",
             "title": "A fake",
             "capabilities": ["frames", "commands"],
-            "model": {"name": "fake", "num_layers": NUM_LAYERS},
-            "pool": {"num_blocks": self.config.num_blocks, "block_size": self.config.block_size},
+            "model": {"name": "fake", "num_layers": NUM_LAYERS, "layers": []},
+            "pool": {
+                "num_blocks": self.config.num_blocks,
+                "block_size": self.config.block_size,
+                "bytes_per_token": 64,
+            },
         }
 
     def add_prompt(
@@ -153,8 +158,9 @@ class FakeModel:
     def reset_prefix_cache(self) -> bool:
         return self.engine.reset_prefix_cache()
 
-    def save(self, path: Path) -> None:
-        path.write_bytes(b"\n".join(self.log.encoded(-1, 10**9)))
+    def snapshot(self) -> Callable[[Path], None]:
+        lines = self.log.encoded(-1, 10**9)
+        return lambda path: write_recording(path, self.header(), lines)
 
     def close(self) -> None:
         self.is_closed = True

@@ -50,7 +50,7 @@ class Socket:
     def __exit__(self, *error: object) -> None:
         self.connection.close()
 
-    def receive(self, timeout_s: float = 5.0) -> dict[str, Any]:
+    def receive(self, timeout_s: float = 60.0) -> dict[str, Any]:
         data = self.connection.recv(timeout_s)
         if isinstance(data, bytes):
             head: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
@@ -65,7 +65,7 @@ class Socket:
             self.status = message
         return message
 
-    def until(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 10.0) -> dict[str, Any]:
+    def until(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 60.0) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
         while True:
             message = self.receive(max(0.01, deadline - time.monotonic()))
@@ -121,7 +121,7 @@ def running(
             assert not thread.is_alive()
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -36,7 +36,12 @@ def play_out(socket: Socket) -> None:
 def test_hello_records_and_status(server: Running) -> None:
     with server.connect() as socket:
         hello = socket.until_type("hello")
-        assert (hello["session_id"], hello["kind"], hello["first_seq"], hello["checkpoint"]) == ("live", "live", 0, None)
+        assert (hello["session_id"], hello["kind"], hello["first_seq"], hello["checkpoint"]) == (
+            "live",
+            "live",
+            0,
+            None,
+        )
         assert hello["head_seq"] == 0
         socket.until_type("records")
         assert [record[0] for record in socket.records] == [0]
@@ -172,7 +177,7 @@ def test_start_begins_a_new_log_on_the_open_socket(server: Running) -> None:
         for page in (socket, other):
             if page.hellos[-1:] == [] or page.hellos[-1]["log_id"] != new:
                 page.until(lambda message: message["type"] == "hello" and message["log_id"] == new)
-            assert page.hellos[-1]["header"]["pool"] == {"num_blocks": 8, "block_size": 4}
+            assert page.hellos[-1]["header"]["pool"]["num_blocks"] == 8
             assert page.hellos[-1]["head_seq"] == -1
         reply = socket.ask("add_request", prompt="x" * 100)
         assert reply["code"] == "never_fits"

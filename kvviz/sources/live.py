@@ -87,8 +87,8 @@ class LiveModel(Protocol):
         """Forget every cached prefix; False while a block is in use."""
         ...
 
-    def save(self, path: Path) -> None:
-        """Write what has happened as a `.kvviz` file."""
+    def snapshot(self) -> Callable[[Path], None]:
+        """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
         ...
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class LiveSource:
         self._failure: tuple[int, KvvizError] | None = None
         self._begin(open_model(settings or RunSettings()))
         self._worker = Worker(self._play_on, "kvviz-engine")
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvviz-frames")
+        self._reader = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvviz-frames")
         self._worker.start()
 
     @property
@@ -183,13 +183,13 @@ class LiveSource:
         return self._worker.interpose(work)
 
     def save(self, spare: Path) -> Future[Path]:
-        """Write the present log to `spare`, between two steps."""
+        """Write the log as it is now to `spare`, beside the steps."""
 
         def write() -> Path:
-            self._model.save(spare)
+            self._worker.interpose(lambda: self._model.snapshot()).result()(spare)
             return spare
 
-        return self._worker.interpose(write)
+        return self._reader.submit(write)
 
     def close(self) -> None:
         """Stop after the step that is being made, and refuse what still waits."""
