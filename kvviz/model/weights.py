@@ -1,0 +1,218 @@
+"""Finding the weights that a person names and bringing them into one form: a local directory with safetensors.
+
+`prepare` takes nothing (the default model), a `.gguf` file, a directory, or a hub id, and touches the network only for
+what is not on this machine yet. Nothing is ever read with pickle and no code of a model's author is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from kvviz.errors import ModelError
+from kvviz.model.convert import CONVERSION_VERSION, convert, converted_name
+from kvviz.model.fetch import DEFAULT_WEIGHTS, PackagedWeights, Progress, fetch, remove_leftovers
+
+CACHE_VARIABLE = "KVVIZ_CACHE_DIR"
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
+_LOCK_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A directory that transformers can load without the network, and the model's name for people."""
+
+    directory: Path
+    name: str
+
+
+def cache_directory() -> Path:
+    """Where fetched and converted weights live: `KVVIZ_CACHE_DIR`, or the user's cache directory."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("kvviz", appauthor=False))
+
+
+def default_directory(weights: PackagedWeights = DEFAULT_WEIGHTS) -> Path:
+    """Where the converted default weights are, or will be."""
+    return _converted_directory(weights.name, weights.sha256)
+
+
+def default_is_cached(weights: PackagedWeights = DEFAULT_WEIGHTS) -> bool:
+    """Whether the default weights are there, converted and whole."""
+    return converted_name(default_directory(weights)) is not None
+
+
+def prepare(model: str | None, progress: Progress) -> Weights:
+    """The weights named by `model`: None, `PATH.gguf`, a directory, or a hub id (looked up locally first).
+
+    Raises `ModelError` when there is no such model, or when it comes in a form that is not read.
+    """
+    try:
+        if model is None:
+            return prepare_packaged(DEFAULT_WEIGHTS, progress)
+        path = Path(model).expanduser()
+        if path.is_dir():
+            return _from_directory(path, progress)
+        if path.is_file():
+            return _from_gguf(path, progress)
+        if path.suffix == ".gguf" or model[:1] in "./~\\" or not _HUB_ID.fullmatch(model):
+            raise ModelError(
+                f"There is no model at {model}; give a directory with safetensors, a .gguf file, or a hub id "
+                f"such as owner/name.",
+                code="no_model",
+            )
+        return _from_hub(model, progress)
+    except OSError as error:
+        if isinstance(error, ModelError):
+            raise
+        reason = error.strerror or str(error)
+        raise ModelError(
+            f"The weights could not be stored in {cache_directory()} ({reason}); make room there, or set "
+            f"{CACHE_VARIABLE} to another directory.",
+            code="cache_unusable",
+        ) from error
+
+
+def prepare_packaged(weights: PackagedWeights, progress: Progress) -> Weights:
+    """Fetch and convert `weights` unless both has been done; with a warm cache nothing but the manifest is read."""
+    target = default_directory(weights)
+    if converted_name(target) is None:
+        with _cache_lock(progress):
+            if converted_name(target) is None:
+                downloads = cache_directory() / "downloads"
+                gguf = fetch(weights, downloads, progress)
+                _convert(gguf, target, weights.name, progress)
+                gguf.unlink(missing_ok=True)
+    return Weights(target, weights.name)
+
+
+@contextmanager
+def _cache_lock(progress: Progress) -> Iterator[None]:
+    """Hold the cache for writing; says so while another process holds it."""
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(directory / "lock")
+    while True:
+        try:
+            lock.acquire(timeout=_LOCK_POLL_SECONDS)
+            break
+        except filelock.Timeout:
+            progress("fetching", None, "Waiting for another kvviz that is preparing the model")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _converted_directory(name: str, source_sha256: str) -> Path:
+    slug = re.sub(r"[^\w.-]+", "-", name)
+    return cache_directory() / "models" / f"{slug}-{source_sha256[:12]}-v{CONVERSION_VERSION}"
+
+
+def _convert(gguf: Path, target: Path, name: str, progress: Progress) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target.parent)
+    convert(gguf, target, name, progress)
+
+
+def _from_gguf(path: Path, progress: Progress) -> Weights:
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ModelError(
+                f"{path} is not a GGUF file; give a .gguf file, a directory with safetensors, or a hub id.",
+                code="not_gguf",
+            )
+        file.seek(0)
+        progress("loading", None, f"Reading {path.name}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    target = _converted_directory(path.stem, digest)
+    if converted_name(target) is None:
+        with _cache_lock(progress):
+            if converted_name(target) is None:
+                _convert(path, target, path.stem, progress)
+    return Weights(target, path.stem)
+
+
+def _from_directory(path: Path, progress: Progress) -> Weights:
+    if any(path.glob("*.safetensors")) and (path / "config.json").is_file():
+        return Weights(path, converted_name(path) or path.resolve().name)
+    ggufs = sorted(path.glob("*.gguf"))
+    if len(ggufs) == 1:
+        return _from_gguf(ggufs[0], progress)
+    raise _unreadable(str(path), {file.name for file in path.iterdir()})
+
+
+def _unreadable(model: str, names: set[str]) -> ModelError:
+    """Why a directory or a hub repository cannot be loaded, in one sentence."""
+    if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):
+        return ModelError(
+            f"{model} has its weights only as a pickle, which can run code when read and is therefore refused; "
+            f"convert it to safetensors with transformers' `save_pretrained` first.",
+            code="pickle_refused",
+        )
+    missing = "config.json" if any(name.endswith(".safetensors") for name in names) else "safetensors file"
+    return ModelError(
+        f"{model} has no {missing}; give a directory that holds a model saved by `save_pretrained`, or a .gguf file.",
+        code="no_model",
+    )
+
+
+def _from_hub(model: str, progress: Progress) -> Weights:
+    """The snapshot of a hub repository, from the local hub cache if it is whole there, else from the hub."""
+    name = model.rsplit("/", 1)[-1]
+    cached = _snapshot(model, local_files_only=True)
+    if cached is not None and _is_whole(cached):
+        return Weights(cached, name)
+    progress("fetching", None, f"Fetching {model} from the hub")
+    fetched = _snapshot(model, local_files_only=False)
+    if fetched is None or not _is_whole(fetched):
+        raise _unreadable(model, _hub_file_names(model))
+    return Weights(fetched, name)
+
+
+def _snapshot(model: str, *, local_files_only: bool) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=local_files_only))
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+        if local_files_only:
+            return None
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"{model} is neither a file or directory here nor could it be fetched from the hub ({reason}); check the "
+            f"name and the network, or give a local path.",
+            code="no_model",
+        ) from error
+
+
+def _hub_file_names(model: str) -> set[str]:
+    from huggingface_hub import list_repo_files
+
+    try:
+        return set(list_repo_files(model))
+    except Exception:
+        return set()
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether a snapshot has a config and every safetensors file that its index names."""
+    if not (directory / "config.json").is_file():
+        return False
+    index = directory / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        return all((directory / name).is_file() for name in names)
+    return any(directory.glob("*.safetensors"))
