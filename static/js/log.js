@@ -32,6 +32,8 @@ export class Log {
     this.firstSeq = 0;
     /** Folded world just before `firstSeq`, as JSON. @type {any} */
     this.checkpoint = null;
+    /** Last seq of the server when it said hello: how much there is to come. */
+    this.headSeq = -1;
     /** @type {EventRecord[]} */
     this.records = [];
     /** Last step finished before `firstSeq`. */
@@ -151,6 +153,21 @@ export class Log {
   /** @param {number} requestId @returns {Span|null} */
   spanOf(requestId) {
     return this.spans.get(requestId) ?? null;
+  }
+
+  /** How a token was chosen. @param {number} requestId @param {number} position @returns {import('./events.d.ts').TokenSampled|null} */
+  sampleOf(requestId, position) {
+    const span = this.spans.get(requestId);
+    if (!span || span.firstTokenStep === 0) return null;
+    for (let step = span.firstTokenStep; step <= span.lastStep; step++) {
+      const range = this.stepRange(step);
+      if (!range) return null;
+      for (let seq = range[1]; seq >= range[0]; seq--) {
+        const event = this.at(seq)?.[2];
+        if (event?.type === 'token_sampled' && event.request_id === requestId && event.position === position) return event;
+      }
+    }
+    return null;
   }
 
   /** @param {number} step @returns {import('./types.d.ts').StepKind} */

@@ -1,0 +1,98 @@
+/** The caption with its two large figures and the counter, and the polite live region. */
+import { captionOf } from './captions.js';
+import { h, replace, setText } from './dom.js';
+import { sentence } from './segments.js';
+import { shownRequest, stepTimes, workCounts } from './selectors.js';
+import { count, duration, fill, plain, segments } from './text.js';
+
+/** @typedef {import('./types.d.ts').Ctx} Ctx */
+/** @typedef {import('./types.d.ts').Scene} Scene */
+/** @typedef {import('./popover.js').Popover} Popover */
+
+/** At most one line to the live region in this time while playing. */
+const SAY_MS = 2000;
+
+export class CaptionBar {
+  /** @param {HTMLElement} root @param {HTMLElement} live @param {Ctx} ctx @param {Popover} popover */
+  constructor(root, live, ctx, popover) {
+    this.ctx = ctx;
+    this.live = live;
+    this.popover = popover;
+    const { caption } = ctx.strings;
+    this.text = h('p', { class: 'caption-text' });
+    this.hint = h('p', { class: 'caption-hint' });
+    this.prefill = figure();
+    this.token = figure();
+    this.work = figure();
+    setText(this.work.label, caption.counterTitle);
+    root.append(
+      h('div', { class: 'caption-words' }, this.text, this.hint),
+      h('div', { class: 'figures' }, this.prefill.root, this.token.root, this.work.root),
+    );
+    this.key = '';
+    this.figureKey = '';
+    this.said = '';
+    this.saidAt = 0;
+    this.sayTimer = 0;
+    this.showHint = false;
+  }
+
+  /** @param {Scene} scene @param {boolean} moving */
+  update(scene, moving) {
+    const { ui, log, strings } = this.ctx;
+    const { short, long } = captionOf(scene, log, moving);
+    const parts = ui.longCaption ? long : short;
+    const text = plain(parts);
+    if (text !== this.key) {
+      this.key = text;
+      replace(this.text, sentence(parts, ui, (anchor, term) => this.popover.show(anchor, anchor.textContent ?? '', h('p', { class: 'popover-note' }, term))));
+      this.#say(plain(short), moving);
+    }
+    const hint = this.showHint && !moving && scene.position === this.ctx.timeline.first;
+    if (this.hint.hidden === hint) this.hint.hidden = !hint;
+    if (hint && !this.hint.hasChildNodes()) {
+      const { names } = strings.keys;
+      const key = (/** @type {string} */ name) => /** @type {import('./text.js').Segment} */ ({ text: name, kind: 'key' });
+      const touch = matchMedia('(hover: none)').matches;
+      replace(this.hint, sentence(segments(touch ? strings.caption.hintTouch : strings.caption.hint, { Space: key(names.Space), Right: key(names.ArrowRight) }), ui, () => undefined));
+    }
+    this.#figures(scene);
+  }
+
+  /** @param {Scene} scene */
+  #figures(scene) {
+    const { log, ui, strings } = this.ctx;
+    const { caption } = strings;
+    const request = shownRequest(scene, ui);
+    const position = scene.step ? scene.step.step : scene.position;
+    const key = `${log.logId}:${request?.id}:${position}:${request?.numComputed}`;
+    if (key === this.figureKey) return;
+    this.figureKey = key;
+    const times = request ? stepTimes(log, request, position) : null;
+    const hit = request?.numHitTokens ?? 0;
+    setText(this.prefill.value, times?.prefillMs ? duration(times.prefillMs) : caption.none);
+    setText(this.prefill.label, hit > 0 ? fill(caption.figurePrefillHit, { n: times?.prefillTokens ?? 0, hit }) : fill(caption.figurePrefill, { n: request ? request.promptLength : caption.none }));
+    setText(this.token.value, times?.tokenMs ? duration(times.tokenMs) : caption.none);
+    setText(this.token.label, caption.figureToken);
+    const work = request ? workCounts(request) : { withCache: 0, without: 0 };
+    setText(this.work.value, fill(caption.counter, { k: count(work.withCache), n: count(work.without) }));
+  }
+
+  /** @param {string} text @param {boolean} moving */
+  #say(text, moving) {
+    this.said = text;
+    if (this.sayTimer !== 0) return;
+    const wait = moving ? Math.max(0, this.saidAt + SAY_MS - performance.now()) : 150;
+    this.sayTimer = setTimeout(() => {
+      this.sayTimer = 0;
+      this.saidAt = performance.now();
+      setText(this.live, this.said);
+    }, wait);
+  }
+}
+
+function figure() {
+  const value = h('span', { class: 'figure-value' });
+  const label = h('span', { class: 'figure-label' });
+  return { root: h('div', { class: 'figure' }, value, label), value, label };
+}

@@ -1,0 +1,223 @@
+/** What the inspector says about one selected thing. Each kind is one function from the scene to elements. */
+import { h } from './dom.js';
+import { headsPicture } from './heads-picture.js';
+import { blockState, conversation, entryBytes, filledSlots, missOf, ownersOf, placeOf, tableOf } from './selectors.js';
+import { bytes, clip, count, duration, fill, percent, quoted } from './text.js';
+import { tokenText } from './token.js';
+import { vectorsOf } from './vectors.js';
+
+/** @typedef {import('./types.d.ts').Ctx} Ctx */
+/** @typedef {import('./types.d.ts').Scene} Scene */
+/** @typedef {import('./types.d.ts').Selection} Selection */
+/** @typedef {import('./types.d.ts').Request} Request */
+/** @typedef {import('./dom.js').Child} Child */
+
+const TOP = 5;
+
+/** @param {Selection} selection @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+export function detailsOf(selection, scene, ctx) {
+  switch (selection.kind) {
+    case 'token': return entry(selection.request, selection.position, ctx.ui.layer, scene, ctx);
+    case 'entry': return entry(selection.request, selection.position, selection.layer, scene, ctx);
+    case 'block': return block(selection.block, scene, ctx);
+    case 'layer': return layer(selection.layer, scene, ctx);
+    case 'head': return head(selection.layer, selection.head, scene, ctx);
+    case 'request': return request(selection.request, scene, ctx);
+  }
+}
+
+/** @param {[string, Child|Child[]][]} rows @returns {HTMLElement} */
+function facts(rows) {
+  return h('dl', { class: 'facts' }, rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+}
+
+/** @param {string} main @param {string} note @returns {HTMLElement} */
+function title(main, note) {
+  return h('h2', { class: 'details-title' }, h('bdi', {}, main), note && h('span', {}, ' ', note));
+}
+
+/** @param {number} id @param {number} position @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+function entry(id, position, index, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const { header } = ctx.log;
+  const item = scene.after.requests.get(id);
+  if (!item || !header || position >= item.tokens.length) return [];
+  const piece = item.pieces[position];
+  const size = entryBytes(header, index);
+  const place = placeOf(scene.after, item, position);
+  /** @type {[string, Child|Child[]][]} */
+  const rows = [[fill(inspector.position, { position }), place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone]];
+  const stored = place?.stored ?? false;
+  if (stored) {
+    rows.push([inspector.storedHere, formula(size, header.model, inspector)]);
+    rows.push([inspector.inLayers, `× ${header.model.num_layers} = ${count(size.total)} B`]);
+    const share = attentionShare(scene, item, position, index, ctx);
+    if (share !== null) rows.push([inspector.attentionNow, percent(share)]);
+    if (place) rows.push([inspector.writtenIn, fill(inspector.step, { step: ctx.log.stepOf(place.writeSeq) })]);
+  }
+  rows.push([inspector.token, String(item.tokens[position])]);
+  const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
+  if (!stored && position >= item.numComputed) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
+  else parts.push(...vectorsOf(item, position, index, scene, ctx));
+  if (header.model.layers[index]?.cache !== 'latent') parts.push(headsPicture(header.model, ctx.ui.head));
+  parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));
+  return parts;
+}
+
+/** `2·3·64·4 B = 1,536 B`. @param {ReturnType<typeof entryBytes>} size @param {import('./types.d.ts').ModelHeader} model @param {import('./strings.js').Strings['inspector']} text @returns {string} */
+function formula(size, model, text) {
+  const { geometry } = size;
+  if (geometry?.cache === 'latent') {
+    const numbers = (geometry.key_shape?.[0] ?? 0) * (geometry.key_shape?.[1] ?? 0) + (geometry.value_shape?.[0] ?? 0) * (geometry.value_shape?.[1] ?? 0);
+    return `${fill(text.storedLatent, { n: numbers })} · ${size.element} B = ${count(size.inLayer)} B`;
+  }
+  const heads = geometry?.key_shape?.[0] ?? model.num_kv_heads;
+  const dim = geometry?.key_shape?.[1] ?? model.head_dim;
+  return `2·${heads}·${dim}·${size.element} B = ${count(size.inLayer)} B`;
+}
+
+/** Attention of the step's last query on one position: of the chosen head when that is known, else the mean.
+ * @param {Scene} scene @param {Request} item @param {number} position @param {number} index @param {Ctx} ctx @returns {number|null} */
+function attentionShare(scene, item, position, index, ctx) {
+  const row = attentionRow(scene, index, ctx);
+  if (!row || row.requestId !== item.id) return null;
+  const column = Math.floor(position / row.bin);
+  return row.bin === 1 && column < row.values.length ? row.values[column] : null;
+}
+
+/** @param {Scene} scene @param {number} index @param {Ctx} ctx @returns {{values: Float32Array, bin: number, requestId: number}|null} */
+function attentionRow(scene, index, ctx) {
+  const step = scene.step ? scene.step.step : scene.position;
+  const pack = ctx.frames.step(step);
+  const means = pack?.arrays.mean;
+  const scales = pack?.arrays.mean_scale;
+  if (!pack || !means || !scales) return null;
+  const columns = means.length / scales.length;
+  const values = new Float32Array(columns);
+  for (let i = 0; i < columns; i++) values[i] = means[index * columns + i] * scales[index];
+  return { values, bin: pack.meta.bin ?? 1, requestId: pack.meta.request_id ?? -1 };
+}
+
+/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+function block(id, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const world = scene.after;
+  const { header } = ctx.log;
+  if (id >= world.numBlocks || !header) return [];
+  const state = blockState(world, id);
+  const owners = ownersOf(world, id);
+  const filled = filledSlots(world, id);
+  const queue = world.free.indexOf(id);
+  const perToken = header.pool.bytes_per_token;
+  /** @type {[string, Child|Child[]][]} */
+  const rows = [
+    [inspector.state, inspector.states[state]],
+    [inspector.refCount, String(world.refCount[id])],
+    [inspector.owners, owners.length > 0 ? owners.map((owner) => owner.letter).join(' ') : inspector.nobody],
+    [inspector.hash, world.hash[id] ? h('code', {}, `${world.hash[id]?.slice(0, 16)}…`) : inspector.noHash],
+    [inspector.filled, fill(inspector.filledOf, { n: filled, size: world.blockSize })],
+    [inspector.bytes, `${world.blockSize} · ${count(perToken)} B = ${bytes(world.blockSize * perToken)}`],
+  ];
+  if (queue >= 0) {
+    rows.push([inspector.queuePlace, queue === 0 ? fill(inspector.queueNext, { n: world.free.length }) : fill(inspector.queueNth, { i: queue + 1, n: world.free.length })]);
+    rows.push([inspector.freeSince, fill(inspector.step, { step: world.freeSince[id] })]);
+  }
+  return [title(fill(inspector.block, { block: id }), ''), facts(rows), slotTable(id, scene, ctx)];
+}
+
+/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {HTMLElement} */
+function slotTable(id, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const world = scene.after;
+  const rows = [];
+  for (let offset = 0; offset < Math.min(world.blockSize, 64); offset++) {
+    const slot = id * world.blockSize + offset;
+    if (world.slotSeq[slot] < 0) continue;
+    const item = world.requests.get(world.slotRequest[slot]);
+    const position = world.slotPosition[slot];
+    rows.push(h('tr', {},
+      h('td', {}, String(offset)), h('td', {}, tokenText(item?.pieces[position])), h('td', {}, String(position)), h('td', {}, item?.letter ?? '')));
+  }
+  if (rows.length === 0) return h('p', { class: 'details-note' }, inspector.states.blank);
+  return h('table', { class: 'table' }, h('caption', {}, inspector.slotTable),
+    h('thead', {}, h('tr', {}, [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead].map((name) => h('th', { scope: 'col' }, name)))),
+    h('tbody', {}, rows));
+}
+
+/** @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+function layer(index, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const { header } = ctx.log;
+  const geometry = header?.model.layers[index];
+  if (!header || !geometry) return [];
+  /** @type {[string, Child|Child[]][]} */
+  const rows = [
+    [inspector.kind, geometry.window === null ? inspector.kinds.full : fill(inspector.kinds.window, { n: geometry.window })],
+    [inspector.perEntry, formula(entryBytes(header, index), header.model, inspector)],
+  ];
+  if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
+  if (geometry.softcap !== null) rows.push([inspector.softcap, String(geometry.softcap)]);
+  if (geometry.sinks) rows.push([inspector.sinks, inspector.yes]);
+  return [title(fill(inspector.layerTitle, { layer: index }), ''), facts(rows), ...topTable(index, scene, ctx)];
+}
+
+/** The five most read entries of a layer as a table. @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {HTMLElement[]} */
+function topTable(index, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const row = attentionRow(scene, index, ctx);
+  const item = row ? scene.after.requests.get(row.requestId) : undefined;
+  if (!row || !item) return [];
+  const order = Array.from(row.values.keys()).sort((a, b) => row.values[b] - row.values[a]).slice(0, TOP);
+  const rows = order.map((column) => {
+    const position = column * row.bin;
+    const name = row.bin === 1 ? [tokenText(item.pieces[position])] : [`${position}–${position + row.bin - 1}`];
+    return h('tr', {}, h('td', {}, name), h('td', {}, String(position)), h('td', {}, percent(row.values[column])));
+  });
+  return [h('table', { class: 'table' }, h('caption', {}, fill(inspector.topRead, { layer: index })),
+    h('thead', {}, h('tr', {}, [inspector.tokenHead, inspector.positionHead, inspector.share].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, rows))];
+}
+
+/** @param {number} index @param {number} headIndex @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+function head(index, headIndex, scene, ctx) {
+  const { inspector } = ctx.strings;
+  const model = ctx.log.header?.model;
+  const geometry = model?.layers[index];
+  if (!model || !geometry) return [];
+  const queries = geometry.query_heads || model.num_query_heads;
+  const groups = geometry.key_shape?.[0] ?? model.num_kv_heads;
+  const kv = Math.floor((headIndex * groups) / queries);
+  /** @type {[string, Child|Child[]][]} */
+  const rows = [[inspector.readsThrough, fill(inspector.kvHead, { head: kv })]];
+  if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
+  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, scene, ctx)];
+}
+
+/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
+function request(id, scene, ctx) {
+  const { inspector, tape } = ctx.strings;
+  const item = scene.after.requests.get(id);
+  if (!item) return [];
+  const { temperature, top_k: topK, top_p: topP } = item.sampling;
+  const sampling = temperature === 0 ? inspector.greedy : [fill(inspector.temperature, { t: temperature }), topK > 0 && `top k ${topK}`, topP < 1 && `top p ${topP}`].filter(Boolean).join(', ');
+  /** @type {[string, Child|Child[]][]} */
+  const rows = [
+    [inspector.promptTokens, count(item.promptLength)], [inspector.hitTokens, count(item.numHitTokens)],
+    [inspector.generatedTokens, count(item.tokens.length - item.promptLength)], [inspector.computed, count(item.state === 'finished' ? 0 : item.numComputed)],
+    [inspector.sampling, sampling],
+  ];
+  if (item.salt !== null) rows.push([inspector.salt, item.salt]);
+  const turns = conversation(scene.after, item);
+  if (turns.length > 1) rows.push([inspector.continues, turns.slice(0, -1).map((turn) => turn.letter).join(' → ')]);
+  if (item.finish) rows.push([inspector.ended, fill(tape.ended[item.finish.code], { max: item.maxNewTokens })]);
+  const table = tableOf(item);
+  if (table.length > 0) rows.push([inspector.table, table.slice(0, 24).map((block) => (block < 0 ? '·' : block)).join(' ') + (table.length > 24 ? ' …' : '')]);
+  const parts = [title(fill(inspector.requestTitle, { letter: item.letter }), clip(item.prompt, 80)), facts(rows)];
+  const miss = missOf(ctx.log, id, scene.after.seq);
+  if (miss) {
+    parts.push(h('h3', { class: 'details-sub' }, inspector.missTitle), facts([
+      [inspector.missHit, duration(miss.hit_first_token_us / 1000)], [inspector.missMiss, duration(miss.first_token_us / 1000)],
+      ['', fill(inspector.missTokens, { n: count(item.numHitTokens) })],
+    ]));
+  }
+  return parts;
+}

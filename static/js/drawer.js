@@ -1,0 +1,325 @@
+/** Request controls and settings, in a drawer that opens from the left. Nothing here is needed to see the cache at work. */
+import { h, icon, PATHS, replace, setText } from './dom.js';
+import { PRESETS } from './presets.js';
+import { recordingsPart } from './recordings.js';
+import { strings } from './strings.js';
+import { bytes, count, fill } from './text.js';
+import { CommandError } from './transport.js';
+
+/** @typedef {import('./types.d.ts').Ctx} Ctx */
+/** @typedef {import('./types.d.ts').Header} Header */
+/** @typedef {import('./types.d.ts').Status} Status */
+/** @typedef {import('./actions.js').Actions} Actions */
+/** @typedef {{name: string, label: string, value: number, low: number, high: number, step: number|'any', whole: boolean, optional: boolean}} NumberSpec */
+
+const text = strings.drawer;
+
+export class Drawer {
+  prompt = h('textarea', { id: 'prompt', rows: '4', placeholder: text.promptPlaceholder, spellcheck: 'false', dir: 'auto' });
+  runButton = h('button', { type: 'submit', class: 'primary' }, text.run);
+  continueButton = h('button', { type: 'button', class: 'secondary', title: text.continueHint }, text.continue);
+  cancelButton = h('button', { type: 'button', class: 'secondary' });
+  restart = h('button', { type: 'button', class: 'secondary' }, text.runNew);
+  message = h('div', { class: 'form-message', role: 'status' });
+  notice = h('div', { class: 'form-notice' });
+  changed = h('p', { class: 'hint', hidden: true }, text.changed);
+  poolBytes = h('p', { class: 'hint' });
+  modelPart = h('div', { class: 'model-part' });
+  /** What the form was filled from. @type {Header|null} */
+  header = null;
+  controlKey = '';
+
+  /** @param {HTMLElement} root @param {Ctx} ctx @param {Actions} actions @param {(session: string|null) => void} openSession */
+  constructor(root, ctx, actions, openSession) {
+    this.root = root;
+    this.ctx = ctx;
+    this.actions = actions;
+    this.openSession = openSession;
+    /** @type {Map<string, HTMLInputElement>} */
+    this.inputs = new Map();
+    this.busy = false;
+    this.recordings = recordingsPart(ctx, openSession);
+    this.#build();
+  }
+
+  #build() {
+    const { root, ctx } = this;
+    root.setAttribute('aria-label', text.title);
+    this.prompt.addEventListener('keydown', (event) => {
+      if (event.code === 'Enter' && (event.ctrlKey || event.metaKey)) void this.run(false);
+    });
+    this.continueButton.addEventListener('click', () => void this.run(true));
+    this.cancelButton.addEventListener('click', () => this.#cancel());
+    this.restart.addEventListener('click', () => void this.run(false, true));
+    const template = this.#check('template', text.template, true, text.templateHint);
+    const form = h('form', { on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void this.run(false); } } },
+      h('label', { class: 'label', for: 'prompt' }, text.prompt), this.prompt, template,
+      h('div', { class: 'row' }, this.#number({ name: 'max_new_tokens', label: text.maxNewTokens, value: 48, low: 1, high: 4096, step: 1, whole: true, optional: false })),
+      this.message, h('div', { class: 'buttons' }, this.runButton, this.continueButton, this.cancelButton),
+      this.#presets(), this.#sampling(), this.#engine());
+    replace(root,
+      h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => ctx.ui.set({ drawerOpen: false }) } }, icon(PATHS.cross))),
+      this.notice, form,
+      h('details', {}, h('summary', {}, text.model), this.modelPart),
+      this.recordings.root);
+    root.addEventListener('input', () => this.#settingsChanged());
+  }
+
+  #presets() {
+    return h('fieldset', { class: 'presets' }, h('legend', {}, text.presets), PRESETS.map((preset) => h('button', {
+      type: 'button', class: 'preset', on: { click: () => void this.#preset(preset) },
+    }, h('strong', {}, text.preset[preset.name].title), h('span', {}, text.preset[preset.name].note))));
+  }
+
+  #sampling() {
+    return h('details', {}, h('summary', {}, text.sampling), h('div', { class: 'grid' },
+      this.#number({ name: 'temperature', label: text.temperature, value: 0, low: 0, high: 100, step: 'any', whole: false, optional: false }),
+      this.#number({ name: 'top_k', label: text.topK, value: 0, low: 0, high: 1000000, step: 1, whole: true, optional: false }),
+      this.#number({ name: 'top_p', label: text.topP, value: 1, low: 0.01, high: 1, step: 'any', whole: false, optional: false }),
+      this.#number({ name: 'seed', label: text.seed, value: NaN, low: 0, high: 2 ** 53 - 1, step: 1, whole: true, optional: true }),
+      this.#text('salt', text.salt, text.saltHint)), h('p', { class: 'hint' }, text.temperatureHint));
+  }
+
+  #engine() {
+    return h('details', { open: true }, h('summary', {}, text.engine), h('div', { class: 'grid' },
+      this.#number({ name: 'block_size', label: text.blockSize, value: 16, low: 1, high: 256, step: 1, whole: true, optional: false }),
+      this.#number({ name: 'num_blocks', label: text.numBlocks, value: 128, low: 1, high: 65536, step: 1, whole: true, optional: false }),
+      this.#number({ name: 'prefill_chunk', label: text.chunk, value: 64, low: 1, high: 8192, step: 1, whole: true, optional: false }),
+      this.#number({ name: 'run_seed', label: text.runSeed, value: 0, low: 0, high: 2 ** 53 - 1, step: 1, whole: true, optional: false })),
+      this.poolBytes, this.#check('prefix_cache', text.prefixCache, true), this.#check('capture', text.capture, true),
+      this.changed, h('div', { class: 'buttons' }, this.restart, h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
+  }
+
+  /** @param {NumberSpec} spec */
+  #number(spec) {
+    const input = h('input', { type: 'number', id: `set-${spec.name}`, name: spec.name, min: spec.low, max: spec.high, step: spec.step, inputmode: spec.whole ? 'numeric' : 'decimal', required: !spec.optional });
+    input.value = Number.isNaN(spec.value) ? '' : String(spec.value);
+    this.inputs.set(spec.name, input);
+    return h('div', { class: 'field' }, h('label', { for: input.id }, spec.label), input);
+  }
+
+  /** @param {string} name @param {string} label @param {string} hint */
+  #text(name, label, hint) {
+    const input = h('input', { type: 'text', id: `set-${name}`, name, placeholder: hint, autocomplete: 'off' });
+    this.inputs.set(name, input);
+    return h('div', { class: 'field' }, h('label', { for: input.id }, label), input);
+  }
+
+  /** @param {string} name @param {string} label @param {boolean} checked @param {string} [hint] */
+  #check(name, label, checked, hint) {
+    const input = h('input', { type: 'checkbox', id: `set-${name}`, name });
+    input.checked = checked;
+    this.inputs.set(name, input);
+    return h('label', { class: 'check', for: input.id }, input, h('span', {}, label, hint && h('span', { class: 'hint' }, ` ${hint}`)));
+  }
+
+  /** @param {string} name */
+  #input(name) {
+    return /** @type {HTMLInputElement} */ (this.inputs.get(name));
+  }
+
+  /** @returns {Record<string, number|boolean>} */
+  #config() {
+    return {
+      block_size: Number(this.#input('block_size').value), num_blocks: Number(this.#input('num_blocks').value),
+      prefill_chunk: Number(this.#input('prefill_chunk').value), prefix_cache: this.#input('prefix_cache').checked,
+      seed: Number(this.#input('run_seed').value), capture: this.#input('capture').checked,
+    };
+  }
+
+  /** Do the settings ask for another engine than the one that runs? */
+  #needsStart() {
+    const { header } = this.ctx.log;
+    if (!header) return false;
+    const config = this.#config();
+    return config.block_size !== header.pool.block_size || config.num_blocks !== header.pool.num_blocks
+      || config.prefill_chunk !== header.scheduler.prefill_chunk || config.prefix_cache !== header.policies.prefix_cache
+      || config.seed !== header.seed || config.capture !== header.capabilities.includes('frames');
+  }
+
+  #settingsChanged() {
+    const { header } = this.ctx.log;
+    this.changed.hidden = !this.#needsStart();
+    setText(this.runButton, this.#needsStart() ? this.ctx.strings.drawer.runNew : this.ctx.strings.drawer.run);
+    if (!header) return;
+    const tokens = Number(this.#input('block_size').value) * Number(this.#input('num_blocks').value);
+    setText(this.poolBytes, fill(this.ctx.strings.drawer.poolBytes, { tokens: count(tokens), bytes: bytes(tokens * header.pool.bytes_per_token) }));
+  }
+
+  /** @returns {Record<string, any>} */
+  #request() {
+    const seed = this.#input('seed').value;
+    const salt = this.#input('salt').value;
+    return {
+      template: this.#input('template').checked, max_new_tokens: Number(this.#input('max_new_tokens').value),
+      temperature: Number(this.#input('temperature').value), top_k: Number(this.#input('top_k').value), top_p: Number(this.#input('top_p').value),
+      seed: seed === '' ? null : Number(seed), salt: salt === '' ? null : salt,
+    };
+  }
+
+  /** @returns {boolean} */
+  #valid() {
+    for (const input of this.inputs.values()) {
+      if (input.checkValidity()) continue;
+      const label = this.root.querySelector(`label[for="${input.id}"]`)?.textContent ?? input.name;
+      this.#say(fill(this.ctx.strings.drawer.badNumber, { name: label, low: input.min, high: input.max }), true);
+      input.focus();
+      return false;
+    }
+    return true;
+  }
+
+  /** Add the prompt and let the engine go on; with other settings in a new log. @param {boolean} continues @param {boolean} [fresh] */
+  async run(continues, fresh = false) {
+    if (this.busy || !this.#valid()) return;
+    const last = continues ? this.#lastFinished() : null;
+    const prompt = this.prompt.value;
+    if (fresh || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
+    else await this.#go(null, [prompt], this.#request(), last);
+  }
+
+  /** @param {import('./presets.js').Preset} preset */
+  async #preset(preset) {
+    for (const [name, value] of Object.entries(preset.config)) {
+      const input = this.#input(name);
+      if (typeof value === 'boolean') input.checked = value;
+      else input.value = String(value);
+    }
+    this.prompt.value = preset.prompts[preset.prompts.length - 1];
+    this.#input('max_new_tokens').value = String(preset.maxNewTokens);
+    this.#settingsChanged();
+    await this.#go(this.#config(), preset.prompts, this.#request(), null);
+  }
+
+  /** @param {Record<string, any>|null} config @param {string[]} prompts @param {Record<string, any>} request @param {number|null} continues */
+  async #go(config, prompts, request, continues) {
+    this.busy = true;
+    this.#say('', false);
+    try {
+      if (config) await this.ctx.send({ command: 'start', config });
+      for (const prompt of prompts) await this.ctx.send({ command: 'add_request', prompt, ...request, continues });
+      this.ctx.ui.clear();
+      this.ctx.ui.set({ drawerOpen: false, requestId: null });
+      this.ctx.timeline.pin(!config);
+      await this.ctx.send({ command: 'set_rate', steps_per_second: this.actions.fullSpeed ? null : this.ctx.timeline.speed });
+      await this.ctx.send({ command: 'play' });
+    } catch (error) {
+      this.#failed(/** @type {Error} */ (error), prompts, request);
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** @param {Error} error @param {string[]} prompts @param {Record<string, any>} request */
+  #failed(error, prompts, request) {
+    this.ctx.ui.set({ drawerOpen: true });
+    if (error instanceof CommandError && error.code === 'never_fits' && error.details.num_blocks_needed) {
+      const needed = Number(error.details.num_blocks_needed);
+      const arithmetic = fill(text.never, { tokens: count(error.details.num_tokens), needed: count(needed), size: error.details.block_size, blocks: count(error.details.num_blocks) });
+      const grow = h('button', { type: 'button', class: 'primary', on: { click: () => {
+        this.#input('num_blocks').value = String(needed);
+        this.#settingsChanged();
+        void this.#go({ ...this.#config(), num_blocks: needed }, prompts, request, null);
+      } } }, fill(text.grow, { n: count(needed) }));
+      this.#say(arithmetic, true, grow);
+      return;
+    }
+    this.#say(error.message, true);
+  }
+
+  /** @param {string} message @param {boolean} bad @param {Node} [action] */
+  #say(message, bad, action) {
+    this.message.classList.toggle('form-error', bad);
+    replace(this.message, message && h('p', {}, message), action);
+  }
+
+  async #resetPrefixes() {
+    try {
+      const result = await this.ctx.send({ command: 'reset_prefix_cache' });
+      if (result && result.ok === false) this.#say(this.ctx.strings.drawer.resetFailed, true);
+    } catch (error) {
+      this.#say(/** @type {Error} */ (error).message, true);
+    }
+  }
+
+  #cancel() {
+    const request = this.#running();
+    if (request) void this.actions.command({ command: 'cancel', request_id: request.id });
+  }
+
+  #running() {
+    const { keyframes, head } = this.ctx.timeline;
+    const world = keyframes.at(head);
+    const id = world.unfinished[0];
+    return id === undefined ? null : world.requests.get(id) ?? null;
+  }
+
+  #lastFinished() {
+    const { keyframes, head } = this.ctx.timeline;
+    let last = null;
+    for (const request of keyframes.at(head).requests.values()) if (request.state === 'finished' && request.template) last = request.id;
+    return last;
+  }
+
+  /** @param {Status|null} status */
+  update(status) {
+    const { ui } = this.ctx;
+    if (this.root.hidden === ui.drawerOpen) {
+      this.root.hidden = !ui.drawerOpen;
+      if (ui.drawerOpen) {
+        this.#opened();
+      } else if (this.root.contains(document.activeElement) || document.activeElement === document.body) {
+        /** @type {HTMLElement|null} */ (document.querySelector('.drawer-button'))?.focus();
+      }
+    }
+    if (!ui.drawerOpen) return;
+    this.#controls(status);
+  }
+
+  #opened() {
+    const { header } = this.ctx.log;
+    if (header && this.header !== header) {
+      this.header = header;
+      this.#input('block_size').value = String(header.pool.block_size);
+      this.#input('num_blocks').value = String(header.pool.num_blocks);
+      this.#input('prefill_chunk').value = String(header.scheduler.prefill_chunk);
+      this.#input('prefix_cache').checked = header.policies.prefix_cache;
+      this.#input('run_seed').value = String(header.seed);
+      if (header.source === 'live') this.#input('capture').checked = header.capabilities.includes('frames');
+    }
+    this.#settingsChanged();
+    this.#model();
+    void this.recordings.load();
+    this.prompt.focus({ preventScroll: true });
+  }
+
+  /** @param {Status|null} status */
+  #controls(status) {
+    const { actions } = this;
+    const listens = actions.engineListens;
+    const live = status?.model.live_session_id ?? null;
+    const running = listens ? this.#running() : null;
+    const last = listens ? this.#lastFinished() : null;
+    const key = `${listens}:${live}:${running?.id}:${last}:${status?.model.state}:${status?.model.message}`;
+    if (key === this.controlKey) return;
+    this.controlKey = key;
+    for (const button of this.root.querySelectorAll('form button')) /** @type {HTMLButtonElement} */ (button).disabled = !listens;
+    this.continueButton.disabled = !listens || last === null || running !== null;
+    this.cancelButton.hidden = !running;
+    setText(this.cancelButton, fill(text.cancel, { letter: running?.letter ?? '' }));
+    if (listens) replace(this.notice);
+    else if (live !== null) replace(this.notice, h('p', {}, text.isRecording), h('button', { type: 'button', class: 'primary', on: { click: () => this.openSession(null) } }, text.goLive));
+    else replace(this.notice, h('p', {}, status?.model.state === 'failed' ? fill(text.notReady, { state: status.model.message ?? status.model.state }) : status?.model.state === 'none' || !status ? text.isRecording : text.waitingLoad));
+  }
+
+  #model() {
+    const { header } = this.ctx.log;
+    if (!header) return;
+    const { model } = header;
+    replace(this.modelPart,
+      h('p', {}, model.name, h('span', { class: 'hint' }, ` ${model.architecture}`)),
+      h('p', {}, fill(text.parameters, { n: count(model.num_parameters), bytes: bytes(model.weight_bytes) })),
+      model.self_check && h('p', {}, fill(text.selfCheck, { difference: model.self_check.max_difference.toPrecision(2), range: model.self_check.range.toPrecision(3) })),
+      h('p', { class: 'hint' }, fill(text.fingerprint, { fingerprint: model.fingerprint.slice(0, 16) })));
+  }
+}

@@ -1,0 +1,85 @@
+/** The stage holds one lens at a time, loads it when it is first wanted, and tells it what moved. */
+import { h, replace, setText } from './dom.js';
+import { fill } from './text.js';
+
+/** @typedef {import('./types.d.ts').Ctx} Ctx */
+/** @typedef {import('./types.d.ts').Scene} Scene */
+/** @typedef {import('./types.d.ts').Lens} Lens */
+/** @typedef {import('./types.d.ts').Dirty} Dirty */
+/** @typedef {import('./types.d.ts').LensName} LensName */
+
+/** @type {Record<LensName, () => Promise<{create: import('./types.d.ts').CreateLens}>>} */
+const LOADERS = {
+  cache: () => import('./lenses/cache.js'),
+  attention: () => import('./lenses/attention.js'),
+  pages: () => import('./lenses/pages.js'),
+};
+
+/** @type {Dirty[]} */
+const EVERYTHING = ['world', 'ui', 'frame', 'size', 'theme'];
+
+export class Stage {
+  /** @param {HTMLElement} root @param {Ctx} ctx @param {() => void} onReady a lens came or the size changed */
+  constructor(root, ctx, onReady) {
+    this.root = root;
+    this.ctx = ctx;
+    this.onReady = onReady;
+    root.setAttribute('role', 'tabpanel');
+    /** @type {LensName|null} */
+    this.name = null;
+    /** @type {Lens|null} */
+    this.lens = null;
+    /** @type {Set<Dirty>} */
+    this.dirty = new Set(EVERYTHING);
+    this.described = '';
+    this.description = h('p', { class: 'visually-hidden', id: 'stage-description' });
+    root.setAttribute('aria-describedby', 'stage-description');
+    new ResizeObserver(() => {
+      this.dirty.add('size');
+      onReady();
+    }).observe(root);
+  }
+
+  /** @param {LensName} name */
+  async show(name) {
+    if (name === this.name) return;
+    this.name = name;
+    this.lens?.destroy();
+    this.lens = null;
+    const { strings } = this.ctx;
+    this.root.setAttribute('aria-labelledby', `tab-${name}`);
+    try {
+      const module = await LOADERS[name]();
+      if (this.name !== name) return;
+      const inner = h('div', { class: `lens lens-${name}` });
+      replace(this.root, inner, this.description);
+      this.lens = module.create(inner, this.ctx);
+      this.dirty = new Set(EVERYTHING);
+      this.onReady();
+    } catch (error) {
+      if (this.name !== name) return;
+      const message = error instanceof Error ? error.message : String(error);
+      replace(this.root, h('p', { class: 'stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
+      console.error(error);
+    }
+  }
+
+  /** @param {Scene} scene */
+  draw(scene) {
+    const { lens } = this;
+    if (!lens) return;
+    if (this.dirty.size > 0) {
+      lens.update(scene, this.dirty);
+      this.dirty = new Set();
+    }
+    lens.draw(scene.progress);
+  }
+
+  /** @param {Scene} scene */
+  describe(scene) {
+    const text = this.lens?.describe?.(scene) ?? '';
+    if (text === this.described) return;
+    this.described = text;
+    setText(this.description, text);
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * The websocket: one cursor on a log. It reconnects with `after` the last record that is here, so nothing is lost or
+ * repeated; commands are answered by `ack` or `error`.
+ */
+import { emitter } from './emitter.js';
+
+/** @typedef {import('./log.js').Log} Log */
+/** @typedef {import('./types.d.ts').Command} Command */
+/** @typedef {import('./types.d.ts').Status} Status */
+/** @typedef {import('./types.d.ts').Pack} Pack */
+
+const FIRST_WAIT_MS = 400;
+const MAX_WAIT_MS = 8000;
+/** Longer than the server's longest silence: then the line is dead. */
+const SILENCE_MS = 45000;
+
+export class CommandError extends Error {
+  /** @param {string} code @param {string} message @param {Record<string, any>} details */
+  constructor(code, message, details) {
+    super(message);
+    this.name = 'CommandError';
+    this.code = code;
+    this.details = details;
+  }
+}
+
+export class Transport {
+  /** @param {Log} log @param {(buffer: ArrayBuffer) => void} onPack @param {string} base address of the page */
+  constructor(log, onPack, base) {
+    this.log = log;
+    this.onPack = onPack;
+    this.base = base;
+    /** Session to ask for; null is the server's default. @type {string|null} */
+    this.session = null;
+    /** @type {'connecting'|'open'|'lost'} */
+    this.state = 'connecting';
+    /** @type {Status|null} */
+    this.status = null;
+    /** @type {WebSocket|null} */
+    this.socket = null;
+    this.wait = FIRST_WAIT_MS;
+    this.timer = 0;
+    this.watchdog = 0;
+    this.nextId = 1;
+    /** @type {Map<number, {resolve: (value: any) => void, reject: (reason: Error) => void}>} */
+    this.pending = new Map();
+    /** What is subscribed, said again after a reconnect. @type {Command|null} */
+    this.subscription = null;
+    this.changes = emitter();
+  }
+
+  /** @param {string|null} [session] */
+  connect(session = this.session) {
+    const other = session !== this.session;
+    this.session = session;
+    clearTimeout(this.timer);
+    this.#close();
+    const url = new URL('ws', this.base);
+    url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+    url.search = '';
+    url.hash = '';
+    const wanted = session ?? (this.log.sessionId || null);
+    if (session !== null) url.searchParams.set('session', session);
+    if (!other && this.log.logId && wanted === this.log.sessionId) {
+      url.searchParams.set('session', this.log.sessionId);
+      url.searchParams.set('after', String(this.log.lastSeq));
+      url.searchParams.set('log', this.log.logId);
+    }
+    const socket = new WebSocket(url);
+    socket.binaryType = 'arraybuffer';
+    this.socket = socket;
+    socket.onmessage = (message) => this.#receive(socket, message.data);
+    socket.onclose = (event) => this.#closed(socket, event);
+    this.#setState(this.state === 'lost' ? 'lost' : 'connecting');
+  }
+
+  #close() {
+    const { socket } = this;
+    this.socket = null;
+    if (!socket) return;
+    socket.onmessage = null;
+    socket.onclose = null;
+    socket.close();
+    this.#rejectAll();
+  }
+
+  #rejectAll() {
+    for (const { reject } of this.pending.values()) reject(new CommandError('lost', 'The server is gone.', {}));
+    this.pending.clear();
+  }
+
+  /** @param {WebSocket} socket @param {CloseEvent} event */
+  #closed(socket, event) {
+    if (socket !== this.socket) return;
+    this.socket = null;
+    clearTimeout(this.watchdog);
+    this.#rejectAll();
+    this.#setState('lost');
+    this.changes.emit('closed', { code: event.code, reason: event.reason });
+    this.timer = setTimeout(() => this.connect(), this.wait * (0.75 + Math.random() / 2));
+    this.wait = Math.min(this.wait * 1.8, MAX_WAIT_MS);
+  }
+
+  /** Try at once. */
+  retry() {
+    this.wait = FIRST_WAIT_MS;
+    this.connect();
+  }
+
+  /** @param {'connecting'|'open'|'lost'} state */
+  #setState(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.changes.emit('state', state);
+  }
+
+  /** @param {WebSocket} socket @param {string|ArrayBuffer} data */
+  #receive(socket, data) {
+    if (socket !== this.socket) return;
+    clearTimeout(this.watchdog);
+    this.watchdog = setTimeout(() => socket.close(), SILENCE_MS);
+    if (typeof data !== 'string') {
+      this.onPack(data);
+      return;
+    }
+    const message = JSON.parse(data);
+    switch (message.type) {
+      case 'hello': this.#hello(message); break;
+      case 'records': this.#records(message.records); break;
+      case 'status':
+        this.status = message;
+        this.changes.emit('status', message);
+        break;
+      case 'ack':
+        this.pending.get(message.id)?.resolve(message.result);
+        this.pending.delete(message.id);
+        break;
+      case 'error': this.#error(message); break;
+      default: break;
+    }
+  }
+
+  /** @param {any} hello */
+  #hello(hello) {
+    this.wait = FIRST_WAIT_MS;
+    const same = hello.log_id === this.log.logId && this.log.lastSeq + 1 >= hello.first_seq;
+    if (!same) {
+      this.log.begin({
+        header: hello.header, logId: hello.log_id, sessionId: hello.session_id, kind: hello.kind,
+        firstSeq: hello.first_seq ?? 0, checkpoint: hello.checkpoint ?? null,
+      });
+    }
+    this.log.headSeq = hello.head_seq ?? -1;
+    this.#setState('open');
+    this.changes.emit('hello', hello);
+    if (this.subscription) this.send(this.subscription).catch(() => undefined);
+  }
+
+  /** @param {import('./events.d.ts').EventRecord[]} records */
+  #records(records) {
+    this.log.append(records);
+    if (this.log.gap) this.connect();
+  }
+
+  /** @param {any} message */
+  #error(message) {
+    const error = new CommandError(message.code, message.message, message.details ?? {});
+    const waiting = message.id === null || message.id === undefined ? undefined : this.pending.get(message.id);
+    if (waiting) {
+      this.pending.delete(message.id);
+      waiting.reject(error);
+    } else {
+      this.changes.emit('error', error);
+    }
+  }
+
+  /** Say something to the engine. @param {Command} command @returns {Promise<any>} the result of the `ack`; rejects with a `CommandError` */
+  send(command) {
+    const { socket } = this;
+    if (!socket || socket.readyState !== WebSocket.OPEN) {
+      return Promise.reject(new CommandError('lost', 'The server is gone.', {}));
+    }
+    const id = this.nextId++;
+    return new Promise((resolve, reject) => {
+      this.pending.set(id, { resolve, reject });
+      socket.send(JSON.stringify({ id, ...command }));
+    });
+  }
+
+  /** What is to be pushed after each step. @param {number} layer @param {number} columns */
+  subscribe(layer, columns) {
+    this.subscription = { command: 'subscribe', layer, columns, frames: true };
+    this.send(this.subscription).catch(() => undefined);
+  }
+}
