@@ -1,5 +1,38 @@
-"""Watch the KV cache of a real language model, step by step."""
+"""Watch the KV cache of a real language model, step by step.
 
+The public names are imported when they are first used, so that `import kvviz` brings neither torch nor a web server.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kvviz.errors import KvvizError
 from kvviz.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from kvviz.api import record, serve
+    from kvviz.config import EngineConfig
+    from kvviz.engine import Engine
+    from kvviz.recording import Recording
+
+__all__ = ["Engine", "EngineConfig", "KvvizError", "Recording", "__version__", "record", "serve"]
+
+_HOMES = {
+    "Engine": "kvviz.engine",
+    "EngineConfig": "kvviz.config",
+    "Recording": "kvviz.recording",
+    "record": "kvviz.api",
+    "serve": "kvviz.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kvviz' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

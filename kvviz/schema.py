@@ -11,11 +11,14 @@ import dataclasses
 import inspect
 import re
 import sys
+import textwrap
 import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from kvviz import events
+import numpy as np
+
+from kvviz import digest, events
 
 _SCALARS = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
 _DOC_SCALARS = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
@@ -136,8 +139,9 @@ def markdown() -> str:
         "",
         _module_doc(),
         "",
-        f"Format version: {events.FORMAT_VERSION}. A writer writes every field, `null` where there is none; a reader fills"
-        " in what is left out, ignores fields that it does not know, and counts and skips event types that it does not know.",
+        f"Format version: {events.FORMAT_VERSION}. A writer writes every field, `null` where there is none; a reader"
+        " fills in what is left out, ignores fields that it does not know, and counts and skips event types that it does"
+        " not know.",
         "",
         "| event | what happened |",
         "|---|---|",
@@ -160,9 +164,65 @@ def _module_doc() -> str:
     return inspect.cleandoc(events.__doc__ or "")
 
 
+def worked_digests() -> list[tuple[str, np.ndarray]]:
+    """Three states in words of their own, each with the u32 words that its digest covers."""
+    prompt_hash = digest.extend_token_hash(digest.TOKEN_HASH_START, (504, 4050, 314))
+    window_hash = digest.extend_token_hash(prompt_hash, (7042, 30))
+    return [
+        (
+            "Before the first step: a pool of two blank blocks and no request.",
+            digest.state_words(0, [0, 0], [0, 0], [0, 1], 0, []),
+        ),
+        (
+            "After step 1: block 0 of three belongs to request 0, which runs; its prompt is the tokens 504, 4050, 314,"
+            " all computed, and one more token, 7042, is known.",
+            digest.state_words(
+                1,
+                [1, 0, 0],
+                [0, 0, 0],
+                [1, 2],
+                0,
+                [digest.request_words(0, "running", 3, 4, digest.extend_token_hash(prompt_hash, (7042,)), 0, [0])],
+            ),
+        ),
+        (
+            "After step 9: request 0 has finished and left block 2 cached under a prefix hash that begins with"
+            " `deadbeef`; request 1 runs with a window that begins at position 2, so its first block has been released;"
+            " request 2 waits.",
+            digest.state_words(
+                9,
+                [0, 1, 0, 0],
+                [0, 0, digest.short_hash(bytes.fromhex("deadbeef0102")), 0],
+                [0, 3, 2],
+                1,
+                [
+                    digest.request_words(1, "running", 4, 5, window_hash, 2, [None, 1]),
+                    digest.request_words(2, "waiting", 0, 3, prompt_hash, 0, []),
+                ],
+            ),
+        ),
+    ]
+
+
 def _digest_section() -> list[str]:
-    """The three worked values of the digest."""
-    return []
+    lines = [
+        "## The digest, worked",
+        "",
+        "The words and their order are defined in [wire.md](wire.md#digest). Three states, their words in decimal, and"
+        " what `step_finished.digest` says:",
+        "",
+    ]
+    for number, (description, words) in enumerate(worked_digests(), start=1):
+        lines += [
+            f"{number}. {description}",
+            "",
+            "   ```text",
+            *(f"   {line}" for line in textwrap.wrap(" ".join(str(word) for word in words.tolist()), 100)),
+            f"   digest {digest.digest(words)}",
+            "   ```",
+            "",
+        ]
+    return lines
 
 
 def generated_files(root: Path) -> dict[Path, str]:

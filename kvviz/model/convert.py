@@ -126,7 +126,7 @@ def _convert_here(path: Path, work: Path) -> None:
     _memoise_gguf()
     options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
     _say(fraction=0.25, what="reading and dequantising the weights")
-    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
+    model: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
     _say(fraction=0.7, what="reading the tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(path.parent, **options)
     _split_digits(tokenizer, _pre_tokenizer_name(path))
@@ -138,7 +138,7 @@ def _convert_here(path: Path, work: Path) -> None:
     for owner in (model, model.config):  # the numbers are plain float32 now
         for attribute in ("quantization_config", "hf_quantizer", "quantization_method"):
             owner.__dict__.pop(attribute, None)
-    setattr(model, "is_quantized", False)
+    model.is_quantized = False
     model.config.__dict__.pop("_model_name_or_path", None)
     model.save_pretrained(work, max_shard_size="1TB")
     tokenizer.save_pretrained(work)

@@ -137,7 +137,8 @@ def _sum_and_samples(tensor: torch.Tensor) -> bytes:
     num_words = len(data) // 8
     words = data[: 8 * num_words].view(np.uint64)
     stride = max(1, -(-num_words // _NUM_SAMPLES))
-    return words.sum(dtype=np.uint64).tobytes() + words[::stride].tobytes() + data[8 * num_words :].tobytes()
+    parts = (words.sum(dtype=np.uint64), words[::stride], data[8 * num_words :])
+    return b"".join(part.tobytes() for part in parts)
 
 
 def _load_directory(weights: Weights, dtype: str, progress: Progress) -> LoadedModel:

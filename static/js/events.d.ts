@@ -32,9 +32,9 @@ export interface SamplingParams {
 /**
  * Why a prefix lookup found what it found.
  *
- * `code`: `hit` (every full block that may hit did), `last_token` (more blocks match, but the last token must be
- * computed), `differs` (the chain breaks in the block that starts at `position`), `shorter_than_block`,
- * `nothing_cached`, `disabled`.
+ * `code`: `hit` (every full block that may hit did), `last_token` (one more block matches, but the token at
+ * `position`, the last, must be computed), `differs` (no cached block continues the chain at `position`: other tokens,
+ * or that block was evicted), `shorter_than_block`, `nothing_cached`, `disabled`.
  */
 export interface LookupReason {
   code: "hit" | "last_token" | "differs" | "shorter_than_block" | "nothing_cached" | "disabled";
@@ -272,7 +272,9 @@ export interface BlocksReleased {
 }
 
 /**
- * Every cached prefix was forgotten; the blocks keep their places in the free queue.
+ * The cached prefixes of these blocks were forgotten; the blocks stay where they are, in use or in the free queue.
+ *
+ * All of them on a reset; after a failed step those that were registered but never written.
  */
 export interface PrefixCacheReset {
   type: "prefix_cache_reset";

@@ -1,0 +1,125 @@
+"""What a program calls: `record` and `serve` for a model that it has loaded itself.
+
+Importing this module imports neither torch nor the web server; the functions do.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvviz.config import EngineConfig
+from kvviz.events import SamplingParams
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from kvviz.model.loading import LoadedModel
+    from kvviz.recording import Recording
+
+#: Longest title of a recording, in characters; it is the beginning of the prompt.
+_TITLE_LENGTH = 80
+
+
+def record(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: str,
+    path: str | Path | None = None,
+    **options: Any,
+) -> Recording:
+    """Run `prompt` on a model that is already in memory and return what happened as an opened recording.
+
+    `path`: also write it to this `.kvviz` file. Options are those of `record_loaded`. `recording.records()` gives the
+    events. The model's own attention is given back at the end. Raises `ModelError` when the model cannot be observed,
+    `RequestError` when the prompt does not fit, `ConfigError` for a setting outside its limits.
+    """
+    from kvviz.model.loading import from_objects
+
+    return record_loaded(from_objects(model, tokenizer), prompt, path, **options)
+
+
+def record_loaded(
+    loaded: LoadedModel,
+    prompt: str,
+    path: str | Path | None = None,
+    *,
+    max_new_tokens: int = 64,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    template: bool | None = None,
+    block_size: int = 16,
+    num_blocks: int = 128,
+    prefill_chunk: int = 64,
+    prefix_cache: bool = True,
+    seed: int = 0,
+    title: str | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Recording:
+    """Run one prompt and return it as a recording; `on_step` gets tokens computed and tokens sampled after each step.
+
+    `template` None: the chat template if the tokenizer has one.
+    """
+    from kvviz.model.observed import ObservedModel
+    from kvviz.model.session import ModelSession
+    from kvviz.recording import Recording, write_recording
+
+    config = EngineConfig(
+        block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, prefix_cache=prefix_cache, seed=seed
+    )
+    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p)
+    observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    try:
+        session = ModelSession(observed, loaded.tokenizer, config, keep_entries=True)
+        session.add_prompt(prompt, template=template, max_new_tokens=max_new_tokens, sampling=sampling)
+        num_seen = -1
+        num_computed = num_sampled = 0
+        while session.step():
+            for _, _, event in session.log.records(num_seen):
+                num_computed += len(event["positions"]) if event["type"] == "kv_written" else 0
+                num_sampled += event["type"] == "token_sampled"
+            num_seen = session.log.head_seq
+            if on_step:
+                on_step(num_computed, num_sampled)
+        header = {**session.header(), "title": title or _title_of(prompt)}
+        lines = session.log.encoded(-1, session.log.head_seq + 1)
+        target = io.BytesIO() if path is None else Path(path)
+        write_recording(target, header, lines, session.recorded_frames())
+    finally:
+        observed.close()
+    return Recording.open(target)
+
+
+def serve(
+    model: PreTrainedModel | str | None = None, tokenizer: PreTrainedTokenizerBase | None = None, **options: Any
+) -> None:
+    """Show the page and block until interrupted.
+
+    `model` is a loaded transformers model, or what `--model` takes: a hub id, a directory, a `.gguf` file; None is the
+    default model. Options are the fields of `kvviz.server.ServerConfig`: `host`, `port`, `root_path`, `open_browser`, …
+    Prints the address. Raises `ConfigError` when it cannot be listened on.
+    """
+    from kvviz.server import ServerConfig, run
+
+    if model is None or isinstance(model, str):
+        run(ServerConfig(model=model, **options), on_url=print)
+        return
+    from kvviz.model.loading import from_objects
+    from kvviz.sources.model import open_loaded
+
+    config = ServerConfig(**options)
+    loaded = from_objects(model, tokenizer)
+    frame_bytes, max_pool_bytes = config.limits.frame_bytes, config.limits.max_pool_bytes
+    run(
+        config,
+        lambda progress: open_loaded(loaded, frame_bytes=frame_bytes, max_pool_bytes=max_pool_bytes),
+        on_url=print,
+    )
+
+
+def _title_of(prompt: str) -> str:
+    line = " ".join(prompt.split())
+    return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"

@@ -1,0 +1,267 @@
+"""The `kvviz` command. It parses, calls, and turns every `KvvizError` into one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from kvviz.errors import KvvizError
+from kvviz.terminal import LoadingLine, print_error, stderr
+from kvviz.version import __version__
+
+if TYPE_CHECKING:
+    from kvviz.server import ServerConfig
+
+#: Options of the command itself; anything else that is no command's name belongs to `serve`.
+_OWN_OPTIONS = ("--help", "-h", "--version", "--install-completion", "--show-completion")
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Watch the KV cache of a real language model, step by step.",
+    epilog="Without a command: serve, with the options of `kvviz serve`.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for the network.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; default: a free one near 8000.")]
+RootPath = Annotated[str, typer.Option(help="Path under which a proxy shows the page, such as /kvviz.")]
+AllowHost = Annotated[
+    list[str] | None, typer.Option(help="Name under which others reach this server; may be given several times.")
+]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
+Model = Annotated[
+    str | None, typer.Option(help="Hub id, directory with safetensors, or .gguf file; default: SmolLM2-135M-Instruct.")
+]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+RecordingFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .kvviz recording.", show_default=False)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvviz {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+@app.command()
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    root_path: RootPath = "",
+    allow_host: AllowHost = None,
+    model: Model = None,
+    dtype: Dtype = "float32",
+    no_open: NoOpen = False,
+) -> None:
+    """Show the page: a recording at once, the live model as soon as it is loaded."""
+    from kvviz.model.loading import check_dtype
+    from kvviz.server import ServerConfig
+
+    _run_server(
+        ServerConfig(
+            host=host,
+            port=port,
+            root_path=root_path,
+            allow_hosts=tuple(allow_host or ()),
+            model=model,
+            dtype=check_dtype(dtype),
+            open_browser=not no_open and has_browser(),
+        )
+    )
+
+
+@app.command()
+def replay(
+    file: RecordingFile,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    root_path: RootPath = "",
+    allow_host: AllowHost = None,
+    no_open: NoOpen = False,
+) -> None:
+    """Show a recording on the page, without loading a model."""
+    from kvviz.server import ServerConfig
+
+    _check_recording(file)
+    _run_server(
+        ServerConfig(
+            host=host,
+            port=port,
+            root_path=root_path,
+            allow_hosts=tuple(allow_host or ()),
+            replay_path=file,
+            open_browser=not no_open and has_browser(),
+        )
+    )
+
+
+@app.command()
+def record(
+    prompt: Annotated[str, typer.Argument(help="What to ask the model.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("run.kvviz"),
+    max_new_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 64,
+    temperature: Annotated[float, typer.Option(help="0 always takes the most probable token.")] = 0.0,
+    top_k: Annotated[int, typer.Option(help="Sample among so many tokens; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sample among tokens of this joint probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    no_template: Annotated[bool, typer.Option("--no-template", help="Give the prompt as it is, without chat.")] = False,
+    model: Model = None,
+    dtype: Dtype = "float32",
+    block_size: Annotated[int, typer.Option(help="Tokens per block.")] = 16,
+    num_blocks: Annotated[int, typer.Option(help="Blocks in the pool.")] = 128,
+    prefill_chunk: Annotated[int, typer.Option(help="Prompt tokens per step.")] = 64,
+) -> None:
+    """Run a prompt and write everything that happened in the cache to a file."""
+    from kvviz.api import record_loaded
+    from kvviz.config import EngineConfig
+    from kvviz.model.loading import load
+
+    EngineConfig(block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, seed=seed)  # fail early
+    with LoadingLine() as line:
+        loaded = load(model, dtype, line.update)
+        line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
+
+        def on_step(num_computed: int, num_sampled: int) -> None:
+            fraction = min(num_sampled / max(max_new_tokens, 1), 1.0)
+            line.update("running", fraction, f"Running {loaded.name}")
+
+        recording = record_loaded(
+            loaded,
+            prompt,
+            output,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            template=False if no_template else None,
+            block_size=block_size,
+            num_blocks=num_blocks,
+            prefill_chunk=prefill_chunk,
+            on_step=on_step,
+        )
+    with closing(recording):
+        steps, size = recording.num_steps, output.stat().st_size
+    typer.echo(f"{output}: {steps} steps, {len(recording.lines)} events, {size / 1e6:.1f} MB")
+    typer.echo(f"Watch it: kvviz replay {output}")
+
+
+@app.command()
+def events(file: RecordingFile) -> None:
+    """Print the events of a recording, one JSON record a line: sequence number, microseconds, event."""
+    from kvviz.recording import Recording
+
+    with closing(Recording.open(file)) as recording:
+        out = sys.stdout.buffer
+        try:
+            for line in recording.lines:
+                out.write(line + b"\n")
+            out.flush()
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@app.command()
+def bench(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the speed of decoding, against the same model without kvviz."""
+    from kvviz import bench as benchmark
+
+    raise typer.Exit(benchmark.main(as_json=as_json))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed and cached, and what to do about each problem."""
+    from kvviz import doctor as examination
+
+    raise typer.Exit(examination.main())
+
+
+def has_browser() -> bool:
+    """Whether a window can be opened on this machine's screen."""
+    import webbrowser
+
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def with_default_command(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `serve` in front when they begin with none of the commands."""
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OWN_OPTIONS):
+        return ["serve", *arguments]
+    return list(arguments)
+
+
+def main() -> None:
+    """Entry point of the `kvviz` command."""
+    try:
+        app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
+    except KvvizError as error:
+        print_error(error.message)
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _check_recording(path: Path) -> None:
+    """Raise `RecordingError` when `path` is visibly no recording, without reading all of it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.getinfo("header.json")
+            archive.getinfo("events.ndjson")
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        from kvviz.recording import Recording
+
+        Recording.open(path).close()
+
+
+def _run_server(config: ServerConfig) -> None:
+    from kvviz.server import run
+    from kvviz.sources.loading import LoadStatus
+
+    console = stderr()
+    line = LoadingLine(console)
+
+    def on_url(url: str) -> None:
+        typer.echo(f"kvviz is at {url}  (Ctrl-C ends it)")
+
+    def on_model_status(status: LoadStatus) -> None:
+        if status.state in ("ready", "failed"):
+            line.close()
+            style = "red" if status.state == "failed" else ""
+            console.print(escape(status.message), style=style, soft_wrap=True)
+        else:
+            line.update(status.state, status.progress, status.message)
+
+    with line:
+        run(config, on_url=on_url, on_model_status=on_model_status)
+
+
+if __name__ == "__main__":
+    main()

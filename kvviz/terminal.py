@@ -1,0 +1,68 @@
+"""What the commands say on a terminal: errors in one red sentence, and how far loading is."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+
+def stderr() -> Console:
+    """The console on which progress and errors appear; results go to standard output."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_error(sentence: str) -> None:
+    """One red sentence."""
+    stderr().print(Text(sentence, style="red"), soft_wrap=True)
+
+
+class LoadingLine:
+    """A progress bar while a model is brought; where there is no terminal, one line for each new message.
+
+    `update` is a `kvviz.model.fetch.Progress` and may be called from any thread.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or stderr()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._last = ""
+
+    def __enter__(self) -> LoadingLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def update(self, state: str, fraction: float | None, message: str) -> None:
+        """Show `message`, and `fraction` (0-1, None: unknown) as a bar."""
+        if not self._console.is_terminal:
+            if message and message != self._last:
+                self._console.print(message, soft_wrap=True, markup=False)
+            self._last = message
+            return
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task(message, total=1.0)
+            self._bar.start()
+        assert self._task is not None
+        total = None if fraction is None else 1.0
+        self._bar.update(self._task, description=message, completed=fraction or 0.0, total=total)
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
