@@ -1,0 +1,129 @@
+/**
+ * Norms of the entries of one request, gathered from frames, and the scale that they are shown on. The scale is fixed
+ * at the end of prefill: 2nd to 98th percentile of the prompt's entries.
+ */
+
+/** @typedef {import('../frames.js').Frames} Frames */
+/** @typedef {import('../types.d.ts').Pack} Pack */
+
+/** @param {Float32Array|number[]} values @param {number} low @param {number} high percentiles 0-1
+ * @returns {[number, number]|null} */
+export function percentiles(values, low, high) {
+  const known = Float32Array.from(values).filter((value) => Number.isFinite(value)).sort();
+  if (known.length === 0) return null;
+  const at = (/** @type {number} */ share) => known[Math.round(share * (known.length - 1))];
+  return [at(low), at(high)];
+}
+
+export class Norms {
+  /** @param {number} numLayers @param {number} promptLength */
+  constructor(numLayers, promptLength) {
+    this.numLayers = numLayers;
+    this.promptLength = promptLength;
+    this.capacity = 0;
+    /** [layers, capacity], NaN where not known. */
+    this.key = new Float32Array(0);
+    this.value = new Float32Array(0);
+    /** Steps whose pack has been read. @type {Set<number>} */
+    this.steps = new Set();
+    this.whole = /** @type {Pack|null} */ (null);
+    /** @type {{key: [number, number], value: [number, number]}|null} */
+    this.scale = null;
+    this.scaleFixed = false;
+    /** Goes up when something became known. */
+    this.version = 0;
+  }
+
+  /** @param {number} positions */
+  #grow(positions) {
+    if (positions <= this.capacity) return;
+    const capacity = Math.max(64, 2 ** Math.ceil(Math.log2(positions)));
+    for (const name of /** @type {const} */ (['key', 'value'])) {
+      const grown = new Float32Array(this.numLayers * capacity).fill(NaN);
+      for (let layer = 0; layer < this.numLayers; layer += 1) {
+        grown.set(this[name].subarray(layer * this.capacity, (layer + 1) * this.capacity), layer * capacity);
+      }
+      this[name] = grown;
+    }
+    this.capacity = capacity;
+  }
+
+  /** @param {Pack} pack @param {number} start first position of the pack */
+  #copy(pack, start) {
+    const shape = pack.meta.arrays.find((array) => array.name === 'key_norm')?.shape;
+    const {key_norm: key, value_norm: value} = pack.arrays;
+    if (!shape || !key || !value) return;
+    const [layers, count] = shape;
+    this.#grow(start + count);
+    for (let layer = 0; layer < Math.min(layers, this.numLayers); layer += 1) {
+      for (let i = 0; i < count; i += 1) {
+        const k = key[layer * count + i];
+        const v = value[layer * count + i];
+        if (Number.isFinite(k)) this.key[layer * this.capacity + start + i] = k;
+        if (Number.isFinite(v)) this.value[layer * this.capacity + start + i] = v;
+      }
+    }
+    this.version += 1;
+  }
+
+  /** All norms of the request in one pack. @param {Pack|null} pack */
+  addWhole(pack) {
+    if (!pack || pack === this.whole) return;
+    this.whole = pack;
+    this.#copy(pack, 0);
+  }
+
+  /** The norms of one step's new entries. @param {number} step @param {Pack|null} pack */
+  addStep(step, pack) {
+    if (!pack || this.steps.has(step)) return;
+    this.steps.add(step);
+    this.#copy(pack, pack.meta.start ?? 0);
+  }
+
+  /** Fix the scale once the whole prompt is stored. @param {number} numStored */
+  settle(numStored) {
+    if (this.scaleFixed || this.capacity === 0) return;
+    const count = Math.min(this.promptLength, this.capacity);
+    const take = (/** @type {Float32Array} */ from) => {
+      const values = new Float32Array(this.numLayers * count);
+      for (let layer = 0; layer < this.numLayers; layer += 1) {
+        values.set(from.subarray(layer * this.capacity, layer * this.capacity + count), layer * count);
+      }
+      return percentiles(values, 0.02, 0.98);
+    };
+    const key = take(this.key);
+    const value = take(this.value);
+    if (!key || !value) return;
+    this.scale = {key, value};
+    const last = this.key[count - 1];
+    this.scaleFixed = numStored >= this.promptLength && Number.isFinite(last);
+    this.version += 1;
+  }
+
+  /**
+   * Place on the scale, 0-255, mean over positions from … to - 1; the middle where nothing is known.
+   * @param {'key'|'value'} half @param {number} layer @param {number} from @param {number} to @returns {number}
+   */
+  level(half, layer, from, to) {
+    if (!this.scale || layer >= this.numLayers) return 128;
+    const [low, high] = this.scale[half];
+    const values = this[half];
+    let sum = 0;
+    let count = 0;
+    for (let p = from; p < Math.min(to, this.capacity); p += 1) {
+      const value = values[layer * this.capacity + p];
+      if (value === value) {
+        sum += value;
+        count += 1;
+      }
+    }
+    if (count === 0) return 128;
+    const t = high > low ? (sum / count - low) / (high - low) : 0.5;
+    return t <= 0 ? 0 : t >= 1 ? 255 : Math.round(t * 255);
+  }
+
+  /** @param {'key'|'value'} half @param {number} layer @param {number} position @returns {number} NaN where not known */
+  at(half, layer, position) {
+    return position < this.capacity ? this[half][layer * this.capacity + position] : NaN;
+  }
+}

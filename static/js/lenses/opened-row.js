@@ -1,0 +1,191 @@
+/**
+ * The row that is being read: one bar per cached token, the five largest named, the query at the row's end.
+ */
+import {clamp, fitText, roundRect, span, textWidth} from '../canvas.js';
+import {weightOf} from './frame-rows.js';
+
+/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
+/** @typedef {import('./frame-rows.js').WeightRow} WeightRow */
+/** @typedef {import('../palette.js').Palette} Palette */
+
+/**
+ * A rectangle of a bar and the tokens it stands for. `peak` is the token that gets most of it, null where the frame does
+ * not tell the tokens apart.
+ * @typedef {{x0: number, x1: number, height: number, from: number, to: number, weight: number, peak: number|null, peakWeight: number}} Bar
+ */
+
+/**
+ * A bar is as high as the largest weight of its tokens, or as their sum where the frame tells no more.
+ * @param {ColumnEdges} edges @param {WeightRow} row @param {number} room height of the largest bar
+ * @returns {Bar[]} left to right
+ */
+export function layoutBars(edges, row, room) {
+  /** @type {Bar[]} */
+  const bars = [];
+  let c = 0;
+  while (c < edges.count && edges.from[c] < row.numTokens) {
+    const from = edges.from[c];
+    const last = Math.ceil((from + 1) / row.bin) * row.bin;
+    let end = c;
+    while (end + 1 < edges.count && edges.to[end] < Math.min(last, row.numTokens)) end += 1;
+    const to = Math.min(edges.to[end], row.numTokens);
+    const weight = weightOf(row, from, to);
+    let peak = from;
+    if (row.bin === 1) for (let p = from + 1; p < to; p += 1) if (row.weights[p] > row.weights[peak]) peak = p;
+    const told = row.bin === 1 || to - from === 1;
+    bars.push({ x0: edges.x0[c], x1: edges.x1[end], height: 0, from, to, weight, peak: told ? peak : null, peakWeight: row.bin === 1 ? row.weights[peak] : weight });
+    c = end + 1;
+  }
+  const top = bars.reduce((most, bar) => Math.max(most, bar.peakWeight), 0);
+  for (const bar of bars) bar.height = top > 0 ? (bar.peakWeight / top) * room : 0;
+  return bars;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context @param {readonly Bar[]} bars @param {number} base y on which they stand
+ * @param {number} rise 0-1 @param {string} color
+ */
+export function drawBars(context, bars, base, rise, color) {
+  context.fillStyle = color;
+  for (const bar of bars) {
+    const width = bar.x1 - bar.x0;
+    const gap = width >= 6 ? width * 0.24 : width >= 3 ? 1 : 0;
+    const height = Math.max(bar.weight > 0 ? 1 : 0, bar.height * rise);
+    context.fillRect(bar.x0 + gap / 2, base - height, Math.max(0.75, width - gap - (width >= 4 ? 1 : 0)), height);
+  }
+}
+
+/**
+ * A text beside its bar.
+ * @typedef {{text: string, x: number, y: number, bar: Bar, strong: boolean}} BarLabel
+ */
+
+/**
+ * Finds a place for the names of the largest bars, largest first; what finds none is left out (the table has it).
+ * @param {CanvasRenderingContext2D} context with the font set
+ * @param {readonly Bar[]} bars @param {number} count
+ * @param {(bar: Bar) => string} name
+ * @param {{left: number, right: number, top: number, base: number, line: number}} space `line` is the line height
+ * @returns {BarLabel[]}
+ */
+export function placeLabels(context, bars, count, name, space) {
+  const order = bars.filter((bar) => bar.weight > 0).sort((a, b) => b.peakWeight - a.peakWeight).slice(0, count);
+  /** @type {(BarLabel & {x0: number, x1: number, y0: number, y1: number})[]} */
+  const placed = [];
+  for (const bar of order) {
+    const text = fitText(context, name(bar), (space.right - space.left) * 0.5);
+    const width = textWidth(context, text);
+    const center = (bar.x0 + bar.x1) / 2;
+    const top = space.base - bar.height;
+    const starts = [center - width / 2, bar.x1 + 5, bar.x0 - 6 - width, center - width * 0.15, center - width * 0.85];
+    const found = firstFree(starts, width, top, bar, bars, placed, space);
+    if (found) placed.push({text, bar, strong: bar === order[0], ...found, x: found.x0, y: found.y1});
+  }
+  return placed;
+}
+
+/**
+ * @param {number[]} starts @param {number} width @param {number} top of the bar @param {Bar} own
+ * @param {readonly Bar[]} bars @param {readonly {x0: number, x1: number, y0: number, y1: number}[]} placed
+ * @param {{left: number, right: number, top: number, base: number, line: number}} space
+ */
+function firstFree(starts, width, top, own, bars, placed, space) {
+  const levels = Math.max(1, Math.floor((space.base - space.top) / space.line));
+  for (let level = 0; level < levels + 1; level += 1) {
+    for (const start of starts) {
+      const beside = start >= own.x1 || start + width <= own.x0;
+      const y1 = beside
+        ? Math.max(space.top + space.line, Math.min(space.base - 2, top + space.line - 3)) - (level * space.line) / 2
+        : top - 3 - (level * space.line) / 2;
+      const box = {x0: start, x1: start + width, y0: y1 - space.line + 2, y1};
+      if (box.y0 < space.top - 3 || box.x0 < space.left || box.x1 > space.right) continue;
+      const meets = placed.some((other) => box.x0 < other.x1 + 8 && box.x1 > other.x0 - 8 && box.y0 < other.y1 && box.y1 > other.y0);
+      if (meets || hitsBar(box, bars, space.base)) continue;
+      return box;
+    }
+  }
+  return null;
+}
+
+/** @param {{x0: number, x1: number, y1: number}} box @param {readonly Bar[]} bars @param {number} base */
+function hitsBar(box, bars, base) {
+  return bars.some((bar) => bar.x1 > box.x0 - 2 && bar.x0 < box.x1 + 2 && base - bar.height < box.y1 + 1);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context @param {readonly BarLabel[]} labels @param {number} base
+ * @param {{ink: string, quiet: string, line: string, height: number}} style
+ */
+export function drawLabels(context, labels, base, style) {
+  context.textAlign = 'left';
+  context.textBaseline = 'alphabetic';
+  context.lineWidth = 1;
+  for (const label of labels) {
+    const center = (label.bar.x0 + label.bar.x1) / 2;
+    const top = base - label.bar.height;
+    const width = textWidth(context, label.text);
+    if (top - label.y > 7 && center >= label.x - 1 && center <= label.x + width + 1) {
+      context.strokeStyle = style.line;
+      context.beginPath();
+      context.moveTo(center, label.y + 3);
+      context.lineTo(center, top - 2);
+      context.stroke();
+    }
+    context.fillStyle = label.strong ? style.ink : style.quiet;
+    context.fillText(label.text, label.x, label.y - style.height * 0.12);
+  }
+}
+
+/**
+ * The query: a filled chip while it reads, falling away when the row has been read, an outline when nothing reads.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
+ * @param {{x: number, y: number, within: number|null, text: string, note: readonly string[], room: number}} query
+ *   `within` is how far the layer's work is, null when nothing reads; (x, y) is the middle of the chip's left edge
+ */
+export function drawQuery(context, palette, {x, y, within, text, note, room}) {
+  const size = palette.px('text-l');
+  context.font = palette.font('text-l', 'ui', 700);
+  const width = Math.max(size * 1.8, textWidth(context, text) + size);
+  const height = size * 1.6;
+  const leave = within === null ? 1 : span(within, 0.84, 1);
+  const come = within === null ? 1 : span(within, 0.26, 0.4);
+  const drop = within === null ? 0 : leave * height * 0.5;
+  const alpha = within === null ? 1 : come * (1 - leave);
+  if (within === null || alpha < 0.999) ghost(context, palette, x, y, width, height, text, within === null ? 1 : 1 - come);
+  if (within !== null && alpha > 0) {
+    context.globalAlpha = alpha;
+    context.fillStyle = palette.css('now');
+    roundRect(context, x, y - height / 2 + drop, width, height, 6);
+    context.fill();
+    context.fillStyle = palette.css('on-now');
+    context.textAlign = 'center';
+    context.textBaseline = 'middle';
+    context.fillText(text, x + width / 2, y + drop + 1);
+    context.globalAlpha = 1;
+  }
+  context.font = palette.font('text-xs');
+  context.fillStyle = palette.css('ink-3');
+  context.textAlign = 'left';
+  context.textBaseline = 'alphabetic';
+  const line = palette.px('text-xs') * 1.25;
+  note.forEach((part, index) => {
+    context.fillText(fitText(context, part, room), x, y + height / 2 + line * (index + 1));
+  });
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y
+ * @param {number} width @param {number} height @param {string} text @param {number} alpha */
+function ghost(context, palette, x, y, width, height, text, alpha) {
+  context.globalAlpha = clamp(alpha, 0, 1);
+  context.strokeStyle = palette.css('line-strong');
+  context.lineWidth = palette.px('mark');
+  context.setLineDash([3, 3]);
+  roundRect(context, x + 0.5, y - height / 2 + 0.5, width - 1, height - 1, 6);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillStyle = palette.css('ink-3');
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.fillText(text, x + width / 2, y + 1);
+  context.globalAlpha = 1;
+}
