@@ -38,7 +38,8 @@ NUM_PORTS = 20
 #: Larger websocket messages than this close the connection (1009); smaller ones that are too large get an error.
 MAX_FRAME_FACTOR = 16
 
-FIRST_PROMPT = "Why does a language model keep a cache of keys and values?"
+#: Short, and the default model answers it well and comes to an end.
+FIRST_PROMPT = "Explain in two sentences why leaves are green."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

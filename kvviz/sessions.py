@@ -219,7 +219,7 @@ class Sessions:
 
     async def add_recording(self, path: Path) -> dict[str, Any]:
         """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
-        self._make_room_for_upload()
+        await self._make_room_for_upload()
         entry = self.library.add(path)
         try:
             await self._open_recording(entry)
@@ -281,12 +281,15 @@ class Sessions:
             )
         await self._end(min(spare, key=lambda session: session.unwatched_since_s))
 
-    def _make_room_for_upload(self) -> None:
+    async def _make_room_for_upload(self) -> None:
         uploads = [entry for entry in self.library.entries if entry.uploaded]
         if len(uploads) < self.limits.max_recordings:
             return
         for entry in uploads:
-            if entry.recording_id not in self._sessions:
+            session = self._sessions.get(entry.recording_id)
+            if session is None or not session.num_clients:
+                if session is not None:
+                    await self._end(session)
                 self.library.remove(entry.recording_id)
                 return
         raise RequestError(

@@ -30,7 +30,9 @@ class Running:
 
     def connect(self, query: str = "", path: str = "/ws", **options: Any) -> Socket:
         address = f"ws://127.0.0.1:{self.port}{path}{query}"
-        return Socket(connect(address, max_size=None, compression=None, proxy=None, **options).__enter__())
+        return Socket(
+            connect(address, max_size=None, compression=None, proxy=None, close_timeout=0.5, **options).__enter__()
+        )
 
 
 class Socket:
@@ -50,7 +52,7 @@ class Socket:
     def __exit__(self, *error: object) -> None:
         self.connection.close()
 
-    def receive(self, timeout_s: float = 60.0) -> dict[str, Any]:
+    def receive(self, timeout_s: float = 30.0) -> dict[str, Any]:
         data = self.connection.recv(timeout_s)
         if isinstance(data, bytes):
             head: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
@@ -65,7 +67,7 @@ class Socket:
             self.status = message
         return message
 
-    def until(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 60.0) -> dict[str, Any]:
+    def until(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 30.0) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
         while True:
             message = self.receive(max(0.01, deadline - time.monotonic()))
@@ -100,9 +102,13 @@ class Socket:
 
 @contextlib.contextmanager
 def running(
-    config: ServerConfig | None = None, load: Load | None = None, wrap: Callable[[Any], Any] = lambda app: app
+    config: ServerConfig | None = None,
+    load: Load | None = None,
+    wrap: Callable[[Any], Any] = lambda app: app,
+    *,
+    waits: bool = True,
 ) -> Iterator[Running]:
-    """A server until the block ends; with a `load`, it is awaited. `wrap` puts an application around it."""
+    """A server until the block ends, with its `load` awaited if it `waits`. `wrap` puts an application around it."""
     config = config or ServerConfig()
     app = create_app(config, load)
     with bind(config.host, 0) as listener:
@@ -112,7 +118,7 @@ def running(
         try:
             sessions = app.state.sessions
             wait_for(lambda: server.started)
-            if load is not None:
+            if load is not None and waits:
                 wait_for(lambda: sessions.model_status.state in ("ready", "failed"))
             yield Running(listener.getsockname()[1], app)
         finally:
@@ -121,7 +127,7 @@ def running(
             assert not thread.is_alive()
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

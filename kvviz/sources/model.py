@@ -145,8 +145,8 @@ class SessionModel:
         log = self._session.log
         if log.first_seq:
             raise RequestError(
-                f"The first {log.first_seq:,} records of this log have been folded into a checkpoint, so it can no longer "
-                "be saved whole; begin a new log and save it earlier.",
+                f"The first {log.first_seq:,} records of this log have been folded away, so it cannot be saved whole; begin "
+                "a new log and save it earlier.",
                 code="folded",
             )
         header, frames = self._session.header(), list(self._session.recorded_frames())

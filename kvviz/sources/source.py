@@ -60,7 +60,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class PlayState:
-    """Whether an engine runs by itself, at which `rate` (steps per second; None: as fast as it can), and has no work."""
+    """Whether an engine runs by itself, at what `rate` (steps per second, None: as fast as it can), and has no work."""
 
     playing: bool = False
     rate: float | None = 1.0

@@ -59,8 +59,8 @@ class Guard:
 
     A page of another site can make a browser send requests here, and can make its own name resolve to this machine; the
     Origin or the Host gives it away. Allowed hosts: loopback names, the address that the connection was made to, `host`
-    (what the server was bound to) and `allow_hosts`. On websockets and on requests that change something, an Origin must
-    be the Host.
+    (what the server was bound to) and `allow_hosts`. On websockets and on requests that change something, the Origin
+    must be the Host.
     """
 
     def __init__(self, app: ASGIApp, host: str, allow_hosts: Iterable[str] = ()) -> None:
