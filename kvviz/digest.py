@@ -51,14 +51,18 @@ def state_words(
     short_hashes: Sequence[int],
     free_queue: Sequence[int],
     num_finished: int,
+    finished_hash: int,
     requests: Sequence[Sequence[int]],
     host: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
-    """All words of a state, u32. `requests` are `request_words` by ascending id, `host` pairs of (id, short hash)."""
+    """All words of a state, u32. `requests` are `request_words` by ascending id, `host` pairs of (id, short hash).
+
+    `finished_hash` extends `TOKEN_HASH_START` by the token hash of each finished request, in the order of their ends.
+    """
     blocks = np.zeros((len(ref_counts), 3), dtype=np.uint32)
     blocks[:, 0] = ref_counts
     blocks[:, 1] = short_hashes
-    tail = [num_finished, len(requests)]
+    tail = [num_finished, finished_hash, len(requests)]
     for words in requests:
         tail.extend(words)
     tail.append(len(host))

@@ -12,14 +12,19 @@ Units: positions and counts are tokens, `slot` = block_id × block_size + offset
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from pydantic import Discriminator, TypeAdapter
 
 #: Version of the record format; a reader refuses a larger major number. Written as `format` in every header.
 FORMAT_VERSION = 1
 
-_event = dataclass(frozen=True, slots=True, kw_only=True)
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def _event(cls: type[T]) -> type[T]:
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
 @_event
@@ -49,7 +54,7 @@ class Candidate:
 
 @_event
 class SamplingParams:
-    """How the next token is chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off; `seed` None: the run's."""
+    """How the next token is chosen. `temperature` 0: greedy; `top_k` 0, `top_p` 1: off; `seed` None: the run's."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -85,7 +90,7 @@ class LookupReason:
 
 @_event
 class AllocationReason:
-    """Why a block was taken: `tokens` up to position `num_tokens` - 1 are to be written and `num_blocks_held` do not hold them."""
+    """Why a block was taken: tokens up to `num_tokens` - 1 are to be written, and `num_blocks_held` blocks are too few."""
 
     code: Literal["prompt", "decode"]
     num_tokens: int
@@ -260,7 +265,7 @@ class KvWritten:
 
 @_event
 class TokenSampled:
-    """A token was chosen for `position`. Its K and V do not exist yet: they are written in the step that computes it."""
+    """A token was chosen for `position`. Its K and V do not exist yet: the step that computes it writes them."""
 
     request_id: int
     position: int

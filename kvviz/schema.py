@@ -140,8 +140,8 @@ def markdown() -> str:
         _module_doc(),
         "",
         f"Format version: {events.FORMAT_VERSION}. A writer writes every field, `null` where there is none; a reader"
-        " fills in what is left out, ignores fields that it does not know, and counts and skips event types that it does"
-        " not know.",
+        " fills in what is left out, ignores fields that it does not know, and counts and skips event types that it"
+        " does not know.",
         "",
         "| event | what happened |",
         "|---|---|",
@@ -171,7 +171,7 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
     return [
         (
             "Before the first step: a pool of two blank blocks and no request.",
-            digest.state_words(0, [0, 0], [0, 0], [0, 1], 0, []),
+            digest.state_words(0, [0, 0], [0, 0], [0, 1], 0, digest.TOKEN_HASH_START, []),
         ),
         (
             "After step 1: block 0 of three belongs to request 0, which runs; its prompt is the tokens 504, 4050, 314,"
@@ -182,12 +182,13 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
                 [0, 0, 0],
                 [1, 2],
                 0,
+                digest.TOKEN_HASH_START,
                 [digest.request_words(0, "running", 3, 4, digest.extend_token_hash(prompt_hash, (7042,)), 0, [0])],
             ),
         ),
         (
-            "After step 9: request 0 has finished and left block 2 cached under a prefix hash that begins with"
-            " `deadbeef`; request 1 runs with a window that begins at position 2, so its first block has been released;"
+            "After step 9: request 0 has finished, with the tokens that request 1 has, and left block 2 cached under a"
+            " prefix hash that begins with `deadbeef`; request 1 runs with a window that begins at position 2, so its first block has been released;"
             " request 2 waits.",
             digest.state_words(
                 9,
@@ -195,6 +196,7 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
                 [0, 0, digest.short_hash(bytes.fromhex("deadbeef0102")), 0],
                 [0, 3, 2],
                 1,
+                digest.extend_token_hash(digest.TOKEN_HASH_START, (window_hash,)),
                 [
                     digest.request_words(1, "running", 4, 5, window_hash, 2, [None, 1]),
                     digest.request_words(2, "waiting", 0, 3, prompt_hash, 0, []),

@@ -18,7 +18,7 @@ MAX_FINISHED_REQUESTS = 256
 
 @dataclass(slots=True, kw_only=True)
 class RequestWorld:
-    """One request as told by events. `table[i]` is -1 where the block was released, `last_table` the one it ended with."""
+    """One request as told by events. `table[i]`: -1 where the block was released; `last_table`: at the end."""
 
     id: int
     prompt: str
@@ -55,6 +55,7 @@ class World:
         self.slots: dict[int, list[int]] = {}
         self.requests: dict[int, RequestWorld] = {}
         self.num_finished = 0
+        self.finished_hash = TOKEN_HASH_START
         self.num_unknown = 0
         self.check: dict[str, Any] | None = None
         self.broken: str | None = None
@@ -71,7 +72,7 @@ class World:
             return
         try:
             handler(event)
-        except (KeyError, IndexError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             self._contradiction(seq, f"{event['type']}: {error}")
 
     def digest(self) -> str:
@@ -84,6 +85,7 @@ class World:
                 [int(block_hash[:8], 16) if block_hash else 0 for block_hash in self.hash],
                 self.free,
                 self.num_finished,
+                self.finished_hash,
                 [
                     request_words(
                         request.id,
@@ -100,7 +102,7 @@ class World:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A checkpoint: everything a reader needs to go on from `seq`. `slots`: [slot, request, position, seq, token]."""
+        """A checkpoint: all a reader needs to go on from `seq`. `slots`: [slot, request, position, seq, token]."""
         return {
             "seq": self.seq,
             "step": self.step,
@@ -113,6 +115,7 @@ class World:
             "slots": [[slot, *entry] for slot, entry in sorted(self.slots.items())],
             "requests": [asdict(request) for request in self.requests.values()],
             "num_finished": self.num_finished,
+            "finished_hash": self.finished_hash,
             "num_unknown": self.num_unknown,
             "check": self.check,
             "broken": self.broken,
@@ -122,7 +125,7 @@ class World:
     def from_json(cls, data: dict[str, Any]) -> World:
         """The world that `to_json` described."""
         world = cls(data["num_blocks"], data["block_size"])
-        for name in ("seq", "step", "num_finished", "num_unknown", "check", "broken"):
+        for name in ("seq", "step", "num_finished", "finished_hash", "num_unknown", "check", "broken"):
             setattr(world, name, data[name])
         for name in ("ref_count", "hash", "free_since", "free"):
             setattr(world, name, list(data[name]))
@@ -241,13 +244,14 @@ class World:
     def _on_request_finished(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
         self._expect(request.state != "finished", "the request has ended before")
+        finished = [other.id for other in self.requests.values() if other.state == "finished"]
+        for request_id in finished[: max(0, len(finished) + 1 - MAX_FINISHED_REQUESTS)]:
+            del self.requests[request_id]
         request.state = "finished"
         request.finish = event["reason"]
         request.last_table = list(request.table)
         self.num_finished += 1
-        finished = [other.id for other in self.requests.values() if other.state == "finished"]
-        for request_id in finished[: len(finished) - MAX_FINISHED_REQUESTS]:
-            del self.requests[request_id]
+        self.finished_hash = extend_token_hash(self.finished_hash, (request.token_hash,))
 
     def _on_blocks_released(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from kvviz.config import EngineConfig, check_range
-from kvviz.digest import digest, state_words
+from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.requests import Request
 from kvviz.engine.scheduler import Scheduler
@@ -39,6 +39,7 @@ from kvviz.events import (
 )
 
 MAX_NEW_TOKENS = 100_000
+MAX_TOKEN_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,7 @@ class Engine:
         self.num_steps = 0
         self.num_requests = 0
         self.num_finished = 0
+        self.finished_hash = TOKEN_HASH_START
         self._emit = emit
         self._text: TokenText = text or NumberText()
 
@@ -179,12 +181,18 @@ class Engine:
     ) -> int:
         """Put a request in the waiting line and return its id.
 
-        Raises `RequestError` for an empty prompt, and with code `never_fits` or `context_full` and the arithmetic when
-        the pool or the model could not hold it even alone.
+        Raises `RequestError` for an empty prompt or impossible ids, and with code `never_fits` or `context_full` and the
+        arithmetic when the pool or the model could not hold it even alone.
         """
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         if not token_ids:
             raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
+        if not 0 <= min(token_ids) <= max(token_ids) <= MAX_TOKEN_ID:
+            raise RequestError(
+                f"Token ids go from 0 to {MAX_TOKEN_ID}, but the prompt has {min(token_ids)} to {max(token_ids)}; give "
+                "ids of the model's vocabulary.",
+                code="bad_tokens",
+            )
         self._check_room(len(token_ids), max_new_tokens)
         request = Request(
             request_id=self.num_requests,
@@ -262,6 +270,7 @@ class Engine:
                 self.pool.short_hashes,
                 list(self.pool.free),
                 self.num_finished,
+                self.finished_hash,
                 [request.words() for request in live],
             )
         )
@@ -352,6 +361,7 @@ class Engine:
             self.scheduler.waiting.remove(request)
         request.state = "finished"
         self.num_finished += 1
+        self.finished_hash = extend_token_hash(self.finished_hash, (request.token_hash,))
         self._text.forget(request.request_id)
         self.runner.forget(request.request_id)
 

@@ -64,8 +64,7 @@ class Scheduler:
 
     def _admit(self, request: Request, budget: int) -> Chunk | None:
         lookup = self.tables.lookup(request)
-        whole = self.tables.peak_blocks(request.num_tokens, self.config.prefill_chunk) * self.tables.block_size
-        if not self.tables.fits(request, min(request.num_tokens, whole), lookup.block_ids):
+        if not self.tables.admits(request, self.config.prefill_chunk, lookup.block_ids):
             return None
         request.num_computed = request.num_hit_tokens = len(lookup.block_ids) * self.tables.block_size
         chunk = self._chunk(request, budget)

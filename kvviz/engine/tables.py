@@ -71,11 +71,15 @@ class BlockTables:
     def fits(self, request: Request, num_tokens: int, hits: tuple[int, ...] = ()) -> bool:
         """Whether the pool can give a request the blocks for its first `num_tokens` tokens.
 
-        Hits that are free count too: taking them shortens the free queue.
+        Hits that are free count too: taking them shortens the free queue. Those out of the window go back at once.
         """
         num_held = len(request.block_table) + len(hits)
-        num_needed = max(0, self.blocks_for(num_tokens) - num_held)
-        return num_needed + sum(self.pool.ref_counts[block_id] == 0 for block_id in hits) <= self.pool.num_free
+        return self._have_room(self.blocks_for(num_tokens) - num_held, self._readable(hits))
+
+    def admits(self, request: Request, max_chunk: int, hits: tuple[int, ...]) -> bool:
+        """Whether the pool has the most blocks that a waiting request's known tokens will take at once."""
+        readable = self._readable(hits)
+        return self._have_room(self.peak_blocks(request.num_tokens, max_chunk) - len(readable), readable)
 
     def allocate(
         self, request: Request, num_tokens: int, *, code: Literal["prompt", "decode"], hits: tuple[int, ...] = ()
@@ -91,6 +95,8 @@ class BlockTables:
             self.pool.share(request.request_id, len(request.block_table), block_id)
             request.block_table.append(block_id)
         request.num_cached_blocks += len(hits)
+        if hits:
+            self._release_window(request)
         reason = AllocationReason(code=code, num_tokens=num_tokens, num_blocks_held=len(request.block_table))
         for logical_index in range(len(request.block_table), self.blocks_for(num_tokens)):
             request.block_table.append(self.pool.allocate(request.request_id, logical_index, reason))
@@ -121,10 +127,20 @@ class BlockTables:
                 self.pool.register(request.request_id, index, block_id, request.hashes[index], parent)
         request.num_cached_blocks = max(request.num_cached_blocks, num_full_blocks)
 
+    def _have_room(self, num_needed: int, hits: tuple[int, ...]) -> bool:
+        num_free_hits = sum(self.pool.ref_counts[block_id] == 0 for block_id in hits)
+        return max(0, num_needed) + num_free_hits <= self.pool.num_free
+
+    def _readable(self, hits: tuple[int, ...]) -> tuple[int, ...]:
+        """The hits that are still in the window of the token after them."""
+        return hits[self._window_start(len(hits) * self.block_size) // self.block_size :]
+
+    def _window_start(self, num_computed: int) -> int:
+        """First position that the next token, or any later one, reads."""
+        return 0 if self.window is None else max(0, num_computed - self.window + 1)
+
     def _release_window(self, request: Request) -> None:
-        if self.window is None:
-            return
-        start = max(0, request.num_computed - self.window + 1)
+        start = self._window_start(request.num_computed)
         num_gone = start // self.block_size
         gone = [
             index for index in range(min(num_gone, len(request.block_table))) if request.block_table[index] is not None

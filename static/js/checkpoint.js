@@ -10,6 +10,7 @@ export function fromCheckpoint(data) {
   world.step = data.step;
   world.currentStep = data.step;
   world.numFinished = data.num_finished;
+  world.finishedHash = data.finished_hash;
   world.numUnknown = data.num_unknown;
   world.check = data.check;
   world.broken = data.broken;
@@ -54,7 +55,8 @@ export function toCheckpoint(world) {
     seq: world.seq, step: world.currentStep, block_size: world.blockSize, num_blocks: world.numBlocks,
     ref_count: Array.from(world.refCount), hash: world.hash.slice(), free_since: Array.from(world.freeSince),
     free: world.free.slice(), slots, requests: [...world.requests.values()].map(requestTo),
-    num_finished: world.numFinished, num_unknown: world.numUnknown, check: world.check, broken: world.broken,
+    num_finished: world.numFinished, finished_hash: world.finishedHash, num_unknown: world.numUnknown,
+    check: world.check, broken: world.broken,
   };
 }
 

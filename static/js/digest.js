@@ -72,6 +72,7 @@ export function digest(world, step = world.step) {
   put(free.length);
   for (let i = 0; i < free.length; i++) put(free[i]);
   put(world.numFinished);
+  put(world.finishedHash);
   put(world.unfinished.length);
   for (const id of world.unfinished) {
     const request = world.requests.get(id);

@@ -20,7 +20,7 @@ export interface Piece {
 }
 
 /**
- * How the next token is chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off; `seed` None: the run's.
+ * How the next token is chosen. `temperature` 0: greedy; `top_k` 0, `top_p` 1: off; `seed` None: the run's.
  */
 export interface SamplingParams {
   temperature: number;
@@ -56,7 +56,7 @@ export interface EvictionReason {
 }
 
 /**
- * Why a block was taken: `tokens` up to position `num_tokens` - 1 are to be written and `num_blocks_held` do not hold them.
+ * Why a block was taken: tokens up to `num_tokens` - 1 are to be written, and `num_blocks_held` blocks are too few.
  */
 export interface AllocationReason {
   code: "prompt" | "decode";
@@ -233,7 +233,7 @@ export interface KvWritten {
 }
 
 /**
- * A token was chosen for `position`. Its K and V do not exist yet: they are written in the step that computes it.
+ * A token was chosen for `position`. Its K and V do not exist yet: the step that computes it writes them.
  */
 export interface TokenSampled {
   type: "token_sampled";

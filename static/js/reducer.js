@@ -201,13 +201,14 @@ const cases = {
     const request = requestOf(world, event.request_id);
     if (!request) return;
     if (request.state === 'finished') contradiction(world, `request ${request.letter} finished twice`);
+    forgetOldest(world);
     request.state = 'finished';
     request.finish = event.reason;
     request.lastTable = request.table.slice();
     world.numFinished++;
+    world.finishedHash = extendTokenHash(world.finishedHash, request.tokenHash);
     const at = world.unfinished.indexOf(request.id);
     if (at >= 0) world.unfinished.splice(at, 1);
-    forgetOldest(world);
   },
 
   blocks_released(world, event) {
@@ -260,9 +261,9 @@ function enterQueue(world, block, cached) {
   if (!cached) world.blankBlock(block);
 }
 
-/** Old requests are only counted. @param {World} world */
+/** Old requests are only counted; makes room for one that ends. @param {World} world */
 function forgetOldest(world) {
-  let surplus = world.requests.size - world.unfinished.length - MAX_FINISHED_REQUESTS;
+  let surplus = world.requests.size - world.unfinished.length + 1 - MAX_FINISHED_REQUESTS;
   for (const [id, request] of world.requests) {
     if (surplus <= 0) return;
     if (request.state !== 'finished') continue;

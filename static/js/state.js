@@ -1,5 +1,7 @@
 /** The folded state of a cache: what a picture may be made from. Only reducer.js writes it. */
 
+import { TOKEN_HASH_START } from './digest.js';
+
 /** @typedef {import('./types.d.ts').Request} Request */
 /** @typedef {import('./types.d.ts').Check} Check */
 /** @typedef {import('./types.d.ts').Candidate} Candidate */
@@ -46,6 +48,8 @@ export class World {
     /** Ids of the requests that have not ended, ascending. @type {number[]} */
     this.unfinished = [];
     this.numFinished = 0;
+    /** Over the token hashes of the finished requests, in the order in which they ended. */
+    this.finishedHash = TOKEN_HASH_START;
     /** Digest of the last finished step. @type {Check|null} */
     this.check = null;
     /** First contradiction between an event and this world. @type {string|null} */
@@ -77,6 +81,7 @@ export class World {
     copy.requests = new Map(this.requests);
     copy.unfinished = this.unfinished.slice();
     copy.numFinished = this.numFinished;
+    copy.finishedHash = this.finishedHash;
     copy.check = this.check;
     copy.broken = this.broken;
     copy.numUnknown = this.numUnknown;

@@ -1,0 +1,244 @@
+"""A hypothesis state machine over the engine: whatever is asked in whatever order, the books balance.
+
+After every rule the block pool is checked against its own definition, and a world folded from the events alone must
+have the engine's digest. The runner (tests/stub_engine.py) fails when it reads an entry that is not the right one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from stub_engine import StubRunner, as_json, stub_engine
+
+from kvviz.config import EngineConfig
+from kvviz.engine.requests import Request
+from kvviz.errors import RequestError
+from kvviz.events import SamplingParams
+from kvviz.world import World
+
+STEMS = ([1, 2, 3, 4, 5, 6, 7, 8] * 4, [1, 2, 3, 4, 9, 9, 9, 9] * 4, [7] * 32)
+
+
+class BlockMachine(RuleBasedStateMachine):
+    @initialize(
+        num_blocks=st.sampled_from([1, 2, 3, 5, 6, 8, 9, 11, 14]),
+        block_size=st.sampled_from([1, 2, 3, 4, 5, 7, 8]),
+        prefill_chunk=st.sampled_from([1, 2, 4, 5, 8, 12]),
+        prefix_cache=st.sampled_from([True, True, True, False]),
+        window=st.sampled_from([None, None, None, 1, 2, 3, 5, 8]),
+    )
+    def begin(self, window: int | None, **sizes: Any) -> None:
+        self.config = EngineConfig(**sizes)
+        self.world = World(self.config.num_blocks, self.config.block_size)
+        self.step_events: list[dict[str, Any]] = []
+        self.marked: int | None = None
+        self.engine, self.runner = stub_engine(self.config, StubRunner(window=window), self.on_event)
+
+    def on_event(self, event: Any) -> None:
+        """Fold the event, as a page does, and check each step's digest and victims at once."""
+        data = as_json(event)
+        head = self.world.free[0] if self.world.free else None
+        if data["type"] == "step_started":
+            self.step_events, self.marked = [], head
+        self.step_events.append(data)
+        if data["type"] in ("block_evicted", "block_allocated"):
+            assert data["block_id"] == head, "the victim is not the block that was marked"
+            untouched = not any(earlier["type"] in TAKES for earlier in self.step_events[:-1])
+            if untouched:
+                assert data["block_id"] == self.marked, "another block was marked before the step"
+        if data["type"] == "block_evicted":
+            reason = data["reason"]
+            assert reason["num_free"] == len(self.world.free)
+            assert reason["alternatives"] == self.world.free[1:5]
+            assert reason["free_since_step"] == self.world.free_since[data["block_id"]]
+        self.world.apply([self.world.seq + 1, 0, data])
+        assert self.world.broken is None
+        if data["type"] == "step_finished":
+            assert self.world.check is not None
+            assert self.world.check["ok"], self.world.check
+
+    @property
+    def live(self) -> list[Request]:
+        return [*self.engine.scheduler.waiting, *self.engine.scheduler.running]
+
+    @rule(
+        stem=st.sampled_from(STEMS),
+        shared=st.sampled_from([0, 1, 3, 4, 6, 8, 9, 12, 16, 20, 27]),
+        tail=st.lists(st.integers(0, 9), max_size=4),
+        max_new_tokens=st.integers(1, 12),
+        salt=st.sampled_from([None, None, None, "s"]),
+        stop=st.sampled_from([(), (), (3, 5, 8, 13)]),
+        temperature=st.sampled_from([0.0, 1.0]),
+    )
+    def add_request(
+        self,
+        stem: list[int],
+        shared: int,
+        tail: list[int],
+        max_new_tokens: int,
+        salt: str | None,
+        stop: tuple[int, ...],
+        temperature: float,
+    ) -> None:
+        sampling = SamplingParams(temperature=temperature)
+        self._add(stem[:shared] + tail, max_new_tokens, salt=salt, stop_token_ids=stop, sampling=sampling)
+
+    @precondition(lambda self: self.engine.num_requests)
+    @rule(data=st.data(), turn=st.lists(st.integers(0, 9), min_size=1, max_size=9))
+    def answer_and_continue(self, data: st.DataObject, turn: list[int]) -> None:
+        self.run()
+        salt, token_ids = self.runner.known[data.draw(st.integers(0, self.engine.num_requests - 1))]
+        self._add(token_ids + turn, 1, salt=salt)
+        self.step(1)
+
+    def _add(self, prompt: list[int], max_new_tokens: int, **options: Any) -> None:
+        num_before = self.engine.num_requests
+        num_tokens = len(prompt) + max_new_tokens - 1
+        refused: RequestError | None = None
+        try:
+            self.engine.add_request(prompt, max_new_tokens=max_new_tokens, **options)
+        except RequestError as error:
+            refused = error
+        assert self.engine.num_requests == num_before + (refused is None)
+        num_most = -(-num_tokens // self.config.block_size)
+        if not prompt:
+            assert refused is not None
+            assert refused.code == "empty_prompt"
+        elif refused is not None:
+            assert refused.code == "never_fits"
+            assert refused.details["num_tokens"] == num_tokens
+            assert self.config.num_blocks < refused.details["num_blocks_needed"] <= num_most
+        else:
+            assert self.runner.window is not None or num_most <= self.config.num_blocks
+
+    @rule(count=st.integers(1, 4))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            num_before, had_work = self.engine.num_steps, self.engine.has_work
+            assert self.engine.step() == had_work
+            assert self.engine.num_steps == num_before + had_work
+
+    @rule()
+    def run(self) -> None:
+        for _ in range(2_000):
+            if not self.engine.step():
+                return
+        raise AssertionError("the engine never finishes")
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(self.live))
+        self.engine.cancel(request.request_id)
+        with pytest.raises(RequestError):
+            self.engine.cancel(request.request_id)
+
+    @precondition(lambda self: self.live)
+    @rule()
+    def fail(self) -> None:
+        self.runner.fail_next = True
+        with pytest.raises(RuntimeError):
+            self.engine.step()
+
+    @rule()
+    def reset(self) -> None:
+        is_free = not any(self.engine.pool.ref_counts)
+        before = list(self.engine.pool.hashes)
+        assert self.engine.reset_prefix_cache() == is_free
+        assert self.engine.pool.hashes == ([None] * self.config.num_blocks if is_free else before)
+
+    @invariant()
+    def counts_are_table_entries(self) -> None:
+        counts = [0] * self.config.num_blocks
+        for request in self.live:
+            for block_id in request.block_table:
+                if block_id is not None:
+                    counts[block_id] += 1
+        assert counts == self.engine.pool.ref_counts
+
+    @invariant()
+    def every_block_is_free_or_used(self) -> None:
+        queue = list(self.engine.pool.free)
+        assert len(queue) == len(set(queue)) == self.engine.pool.num_free
+        assert set(queue) == {block_id for block_id, count in enumerate(self.engine.pool.ref_counts) if count == 0}
+        assert all(
+            (block_id in self.engine.pool.free) == (block_id in queue) for block_id in range(self.config.num_blocks)
+        )
+
+    @invariant()
+    def nothing_leaks(self) -> None:
+        if not self.engine.scheduler.running:
+            assert self.engine.pool.num_free == self.config.num_blocks
+
+    @invariant()
+    def hash_map_is_consistent(self) -> None:
+        pool, size = self.engine.pool, self.config.block_size
+        listed = {block_id: block_hash for block_hash, holders in pool.cached.items() for block_id in holders}
+        assert all(pool.cached.values())
+        assert listed == {b: block_hash for b, block_hash in enumerate(pool.hashes) if block_hash is not None}
+        assert pool.short_hashes == [int.from_bytes((block_hash or bytes(4))[:4], "big") for block_hash in pool.hashes]
+        assert self.config.prefix_cache or not listed
+        contents: dict[bytes, list[object]] = {}
+        for block_id, block_hash in listed.items():
+            entries = [self.runner.entries[slot] for slot in range(block_id * size, (block_id + 1) * size)]
+            assert contents.setdefault(block_hash, entries) == entries, "one hash for two contents"
+        assert len({repr(entries) for entries in contents.values()}) == len(contents), "two hashes for one content"
+
+    @invariant()
+    def folded_world_is_the_engine(self) -> None:
+        assert self.world.broken is None
+        assert self.world.digest() == self.engine.digest()
+        assert self.world.free == list(self.engine.pool.free)
+        size = self.config.block_size
+        for request in self.engine.scheduler.running:
+            for position in range(request.num_computed):
+                block_id = request.block_table[position // size]
+                if block_id is not None:
+                    entry = self.world.slots[block_id * size + position % size]
+                    assert entry[1] == position
+                    assert entry[3] == request.token_ids[position]
+
+    @invariant()
+    def checkpoint_goes_round(self) -> None:
+        checkpoint = json.loads(json.dumps(self.world.to_json()))
+        again = World.from_json(checkpoint)
+        assert again.digest() == self.world.digest()
+        assert again.to_json() == checkpoint
+
+
+#: Events that take blocks out of the free queue or put them in.
+TAKES = {"block_allocated", "block_shared", "blocks_released"}
+
+TestBlockMachine = BlockMachine.TestCase
+TestBlockMachine.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def test_hits_out_of_the_window_make_room_at_once() -> None:
+    """A continued conversation hits more blocks than its window reads, and the pool holds no more than those."""
+    events: list[Any] = []
+    config = EngineConfig(num_blocks=8, block_size=1, prefill_chunk=4)
+    engine, _ = stub_engine(config, StubRunner(window=2), events.append)
+    engine.add_request([1, 2, 3, 4, 5, 6], max_new_tokens=1)
+    while engine.step():
+        pass
+    events.clear()
+    engine.add_request([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], max_new_tokens=1)
+    assert engine.step()
+    told = [as_json(event) for event in events]
+    assert [event["type"] for event in told].count("block_shared") == 6
+    released = next(event for event in told if event["type"] == "blocks_released")
+    assert released["logical_indices"] == [4, 3, 2, 1, 0]
+    assert released["reason"] == {"code": "window", "window_start": 5}
+    assert [event["type"] for event in told].index("blocks_released") < [e["type"] for e in told].index(
+        "block_allocated"
+    )
