@@ -90,7 +90,7 @@ class LookupReason:
 
 @_event
 class AllocationReason:
-    """Why a block was taken: tokens up to `num_tokens` - 1 are to be written, and `num_blocks_held` blocks are too few."""
+    """Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few."""
 
     code: Literal["prompt", "decode"]
     num_tokens: int

@@ -188,8 +188,8 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
         ),
         (
             "After step 9: request 0 has finished, with the tokens that request 1 has, and left block 2 cached under a"
-            " prefix hash that begins with `deadbeef`; request 1 runs with a window that begins at position 2, so its first block has been released;"
-            " request 2 waits.",
+            " prefix hash that begins with `deadbeef`; request 1 runs with a window that begins at position 2, so its"
+            " first block has been released; request 2 waits.",
             digest.state_words(
                 9,
                 [0, 1, 0, 0],

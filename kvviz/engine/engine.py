@@ -181,8 +181,8 @@ class Engine:
     ) -> int:
         """Put a request in the waiting line and return its id.
 
-        Raises `RequestError` for an empty prompt or impossible ids, and with code `never_fits` or `context_full` and the
-        arithmetic when the pool or the model could not hold it even alone.
+        Raises `RequestError` for an empty prompt or impossible ids, and with code `never_fits` or `context_full` and
+        the arithmetic when the pool or the model could not hold it even alone.
         """
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         if not token_ids:

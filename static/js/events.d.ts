@@ -56,7 +56,7 @@ export interface EvictionReason {
 }
 
 /**
- * Why a block was taken: tokens up to `num_tokens` - 1 are to be written, and `num_blocks_held` blocks are too few.
+ * Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few.
  */
 export interface AllocationReason {
   code: "prompt" | "decode";
