@@ -20,7 +20,7 @@ export class Keyframes {
     this.spacing = FIRST_SPACING;
     this.bytes = 0;
     /** @type {{step: number, world: World, bytes: number}[]} */
-    this.frames = [];
+    this.frames = [{ step: 0, world: new World(0, 1), bytes: 0 }];
     /** Worlds asked for last, most recent first. @type {{step: number, world: World}[]} */
     this.recent = [];
     /** @type {World} */

@@ -1,0 +1,87 @@
+"""Chromium for tests of the page: one browser per run; a said reason to skip where there is none, a failure under CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-device-scale-factor=1",
+]
+
+
+def find_chromium() -> str | None:
+    """Path of a Chromium, or None."""
+    for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name)
+        if path:
+            return path
+    return None
+
+
+def require_browser() -> str:
+    """Path of a Chromium. Skips the test where there is none, or fails it when `CI` is true."""
+    path = find_chromium()
+    if path is None or not _has_playwright():
+        missing = "Chromium" if path is None else "playwright"
+        reason = f"{missing} is not installed, so the page cannot be tested here"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+def _has_playwright() -> bool:
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@contextmanager
+def open_browser() -> Iterator[Any]:
+    """A running Chromium as a Playwright `Browser`."""
+    path = require_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+class Watched:
+    """A page with what went wrong on it: console errors, page errors, requests that failed or left the host."""
+
+    def __init__(self, page: Any, host: str) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url, host))
+
+    def _asked(self, url: str, host: str) -> None:
+        if not url.startswith(("data:", "blob:")) and f"//{host}" not in url:
+            self.foreign.append(url)
+
+
+def static_root() -> Path:
+    """Where the page's scripts are, from a checkout."""
+    return Path(__file__).resolve().parent.parent / "static"

@@ -1,0 +1,326 @@
+"""The page's own fold in a real browser against the Python one: worlds, digests, scrubbing, packs, and a lying log."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvviz.digest import digest
+from kvviz.events import EVENT_TYPES
+from tests.browser import open_browser, static_root
+from tests.page_logs import make_log, positions
+
+ORIGIN = "http://kvviz.test"
+
+SETUP = """async ({header, records, checkpoint, firstSeq}) => {
+  const {Log} = await import('/static/js/log.js');
+  const {Timeline} = await import('/static/js/timeline.js');
+  const {toCheckpoint} = await import('/static/js/checkpoint.js');
+  const log = new Log();
+  const timeline = new Timeline(log);
+  log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: firstSeq ?? 0, checkpoint: checkpoint ?? null});
+  log.append(records);
+  Object.assign(window, {log, timeline, toCheckpoint});
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that has the scripts but no server."""
+    page = browser.new_page()
+    root = static_root()
+
+    def answer(route: Any) -> None:
+        path = route.request.url.removeprefix(ORIGIN)
+        if path == "/":
+            route.fulfill(content_type="text/html", body="<!doctype html><title>test</title>")
+        else:
+            route.fulfill(content_type="text/javascript", path=root / path.removeprefix("/static/"))
+
+    page.route(f"{ORIGIN}/**", answer)
+    page.goto(f"{ORIGIN}/")
+    yield page
+    page.close()
+
+
+LOGS = {
+    "one at a time, small pool": {},
+    "blocks of one": {"block_size": 1, "num_blocks": 40},
+    "three at once": {"max_running": 3, "num_blocks": 40},
+    "windowed": {"window": 6, "num_blocks": 16},
+    "blocks of seven": {"block_size": 7, "num_blocks": 9, "prefill_chunk": 5},
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_fold_equals_python_at_every_position_in_any_order(page: Any, name: str) -> None:
+    header, records = make_log(**LOGS[name])
+    expected = positions(header, records)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    last = len(expected) - 1
+    assert page.evaluate("timeline.head") == last
+    order = [*range(last, -1, -1), *range(0, last + 1, 3), *range(last + 1)]
+    found = page.evaluate("order => order.map(k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k))))", order)
+    for position, text in zip(order, found, strict=True):
+        assert json.loads(text) == expected[position], f"position {position}"
+    assert page.evaluate("timeline.keyframes.advance(1e9)")
+    assert page.evaluate("timeline.keyframes.wrong") is None
+    finished = [record[2] for record in records if record[2]["type"] == "step_finished"]
+    checks = page.evaluate("Array.from({length: timeline.head}, (_, k) => timeline.keyframes.at(k + 1).check)")
+    assert [check["computed"] for check in checks] == [event["digest"] for event in finished]
+    assert all(check["ok"] for check in checks)
+
+
+def test_fold_continues_from_a_checkpoint(page: Any) -> None:
+    header, records = make_log()
+    expected = positions(header, records)
+    middle = expected[len(expected) // 2]
+    rest = records[middle["seq"] + 1 :]
+    page.evaluate(
+        SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1}
+    )
+    assert page.evaluate("[timeline.first, timeline.head]") == [middle["step"], len(expected) - 1]
+    for position in (middle["step"], len(expected) - 1, middle["step"] + 3):
+        found = json.loads(page.evaluate("k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k)))", position))
+        assert found == expected[position]
+
+
+def _tampered(records: list[list[Any]], kind: str, change: Any) -> tuple[list[list[Any]], int]:
+    """The records with one event of a kind changed, in the middle of the log, and the step it belongs to."""
+    records = copy.deepcopy(records)
+    places = [i for i, record in enumerate(records) if record[2]["type"] == kind]
+    place = places[len(places) // 2]
+    change(records[place][2])
+    return records, sum(record[2]["type"] == "step_started" for record in records[: place + 1])
+
+
+LIES = {
+    "a sampled token": ("token_sampled", lambda event: event.update(token_id=event["token_id"] + 1)),
+    "an allocated block": ("block_allocated", lambda event: event.update(block_id=(event["block_id"] + 1) % 12)),
+    "a hash": ("block_cached", lambda event: event.update(hash="ff" + event["hash"][2:])),
+    "a slot": ("kv_written", lambda event: event["slots"].__setitem__(0, (event["slots"][0] + 1) % 48)),
+    "an evicted block": ("block_evicted", lambda event: event.update(block_id=(event["block_id"] + 5) % 12)),
+    "the order of the free queue": ("blocks_released", lambda event: event["appended"].reverse()),
+    "a digest": ("step_finished", lambda event: event.update(digest="0" * 16)),
+    "a missing field": ("kv_written", lambda event: event.pop("positions")),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_one_altered_event_is_found(page: Any, name: str) -> None:
+    header, records = make_log(num_requests=8)
+    lying, step = _tampered(records, *LIES[name])
+    page.evaluate(SETUP, {"header": header, "records": lying})
+    page.evaluate("timeline.keyframes.advance(1e9)")
+    wrong = page.evaluate("timeline.keyframes.wrong")
+    assert wrong is not None
+    assert wrong["step"] == step
+    before = page.evaluate("k => timeline.keyframes.at(k).check?.ok ?? true", step - 1)
+    after = page.evaluate("k => timeline.keyframes.at(k).check.ok", step)
+    assert before is True
+    assert after is False
+
+
+def test_digest_words_equal_python(page: Any) -> None:
+    words = np.random.default_rng(0).integers(0, 2**32, 501, dtype=np.uint32)
+    for count in (0, 1, 2, 500, 501):
+        found = page.evaluate(
+            "async words => (await import('/static/js/digest.js')).digestWords(words)", words[:count].tolist()
+        )
+        assert found == digest(words[:count])
+
+
+def test_every_event_type_has_a_case(page: Any) -> None:
+    known = page.evaluate("async () => (await import('/static/js/reducer.js')).knownTypes")
+    assert set(known) == {cls.__dataclass_fields__["type"].default for cls in EVENT_TYPES}
+
+
+def test_unknown_events_are_counted(page: Any) -> None:
+    header, records = make_log(num_requests=1)
+    records = [*records, [len(records), 0, {"type": "from_the_future", "x": 1}]]
+    page.evaluate(SETUP, {"header": header, "records": records})
+    found = page.evaluate("[timeline.keyframes.at(timeline.head).numUnknown, timeline.keyframes.wrong]")
+    assert found == [1, None]
+
+
+def test_log_skips_repeats_and_stops_at_gaps(page: Any) -> None:
+    header, records = make_log(num_requests=2)
+    page.evaluate(SETUP, {"header": header, "records": records[:20]})
+    found = page.evaluate(
+        """records => {
+          const added = [log.append(records.slice(10, 30)), log.append(records.slice(0, 30)), log.append(records.slice(31))];
+          const gap = log.gap;
+          log.append(records.slice(25));
+          return {added, gap, last: log.lastSeq, dense: log.records.every((record, i) => record[0] === i)};
+        }""",
+        records,
+    )
+    assert found["added"] == [10, 0, 0]
+    assert found["gap"] == {"expected": 30, "got": 31}
+    assert found["last"] == len(records) - 1
+    assert found["dense"]
+
+
+def test_playing_passes_every_position_and_seeking_is_the_same(page: Any) -> None:
+    header, records = make_log(num_requests=3)
+    expected = positions(header, records)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    played = page.evaluate(
+        """() => {
+          const out = [];
+          timeline.play();
+          for (let guard = 0; timeline.playing && guard < 100000; guard++) {
+            const scene = timeline.scene();
+            if (out.length === scene.position) out.push(JSON.stringify(toCheckpoint(scene.before)));
+            if (scene.step !== null) {
+              if (scene.step.step !== scene.position + 1 || scene.after.step !== scene.step.step) throw new Error('scene');
+              if (!(scene.progress > 0 && scene.progress < 1)) throw new Error('progress ' + scene.progress);
+            }
+            timeline.tick(70);
+          }
+          out.push(JSON.stringify(toCheckpoint(timeline.scene().before)));
+          return out;
+        }"""
+    )
+    assert [json.loads(text) for text in played] == expected
+
+
+def test_pinned_cursor_follows_and_gives_up_the_way_when_outrun(page: Any) -> None:
+    header, records = make_log(num_requests=2)
+    page.evaluate(SETUP, {"header": header, "records": []})
+    found = page.evaluate(
+        """records => {
+          timeline.pin();
+          const end = records.findIndex(record => record[2].type === 'step_finished') + 1;
+          log.append(records.slice(0, end));
+          const moving = timeline.moving;
+          timeline.tick(100);
+          const way = timeline.progress > 0 && timeline.position === 0;
+          log.append(records.slice(end));
+          timeline.tick(16);
+          const outrun = [timeline.position === timeline.head, timeline.progress, timeline.outrun > 0];
+          timeline.seek(2);
+          const unpinned = !timeline.pinned;
+          return {moving, way, outrun, unpinned, position: timeline.position};
+        }""",
+        records,
+    )
+    assert found == {"moving": True, "way": True, "outrun": [True, 0, True], "unpinned": True, "position": 2}
+
+
+def test_phases_divide_every_step(page: Any) -> None:
+    header, records = make_log(num_requests=6)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    found = page.evaluate(
+        """async () => {
+          const {phasesOf, layerAt, progressOfLayer, layerOrder, numLayersWritten} = await import('/static/js/phases.js');
+          const bad = [];
+          const durations = {};
+          for (let k = 1; k <= timeline.head; k++) {
+            const step = log.step(k);
+            const {blocks, layers, sample, release, duration} = phasesOf(step);
+            const edges = [blocks[0], blocks[1], layers[0], layers[1], sample[0], sample[1], release[0], release[1]];
+            if (edges[0] !== 0 || edges[7] !== 1 || edges.some((edge, i) => i > 0 && edge < edges[i - 1] - 1e-12)) bad.push([k, edges]);
+            layerOrder(step).forEach((layer, i) => {
+              const moment = layerAt(step, progressOfLayer(step, i));
+              if (moment?.layer !== layer || moment.stage !== 'read') bad.push([k, layer, moment]);
+            });
+            if (numLayersWritten(step, 0) !== 0 || numLayersWritten(step, 1) !== 6) bad.push([k, 'written']);
+            const rare = step.evicted.length + step.shared.length + step.released.length + step.allocated.length;
+            if (rare === 0) durations[step.kind] = duration;
+          }
+          return {bad, durations};
+        }"""
+    )
+    assert found["bad"] == []
+    assert found["durations"]["decode"] == pytest.approx(900)
+
+
+def test_packs_are_read(page: Any) -> None:
+    halves = np.array([0.0, -2.5, 65504, 6e-8, np.nan, np.inf], dtype=np.float16)
+    parts = {
+        "mean": np.arange(7, dtype=np.uint8).reshape(1, 7),
+        "key_norm": halves.reshape(1, 6),
+        "mean_scale": np.array([0.25], dtype=np.float32),
+    }
+    meta: dict[str, Any] = {"kind": "step", "step": 3, "layer": 0, "arrays": []}
+    body = b""
+    names = {"uint8": "u8", "float16": "f16", "float32": "f32"}
+    for name, array in parts.items():
+        meta["arrays"].append(
+            {"name": name, "dtype": names[array.dtype.name], "shape": list(array.shape), "offset": len(body)}
+        )
+        body += array.tobytes() + b"\0" * (-array.nbytes % 4)
+    text = json.dumps(meta).encode()
+    text += b" " * (-len(text) % 4)
+    pack = struct.pack("<I", len(text)) + text + body
+    found = page.evaluate(
+        """async bytes => {
+          const {decodePack} = await import('/static/js/packs.js');
+          const {meta, arrays} = decodePack(new Uint8Array(bytes).buffer);
+          let cut = '';
+          try { decodePack(new Uint8Array(bytes.slice(0, -8)).buffer); } catch (error) { cut = error.name; }
+          return {step: meta.step, mean: [...arrays.mean], scale: [...arrays.mean_scale], norm: [...arrays.key_norm].map(String), cut};
+        }""",
+        list(pack),
+    )
+    assert found["step"] == 3
+    assert found["mean"] == list(range(7))
+    assert found["scale"] == [0.25]
+    assert [float(text) for text in found["norm"]] == pytest.approx([float(x) for x in halves], nan_ok=True)
+    assert found["cut"] == "RangeError"
+
+
+def test_selections_survive_the_address(page: Any) -> None:
+    found = page.evaluate(
+        """async () => {
+          const {parseSelection, formatSelection} = await import('/static/js/ui.js');
+          const all = [
+            {kind: 'token', request: 2, position: 7}, {kind: 'entry', request: 0, position: 30, layer: 14},
+            {kind: 'block', block: 7}, {kind: 'layer', layer: 3}, {kind: 'head', layer: 1, head: 5}, {kind: 'request', request: 1},
+          ];
+          const bad = ['', 'token', 'token:x', 'head:3', 'entry:1.2', 'block:-1', '<script>'].map(parseSelection);
+          return {same: all.every(s => JSON.stringify(parseSelection(formatSelection(s))) === JSON.stringify(s)), bad};
+        }"""
+    )
+    assert found["same"]
+    assert found["bad"] == [None] * 7
+
+
+def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
+    header, records = make_log(num_requests=8, num_blocks=20)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    texts = page.evaluate(
+        """async () => {
+          const {captionOf} = await import('/static/js/captions.js');
+          const {plain} = await import('/static/js/text.js');
+          const out = {};
+          for (let k = 0; k <= timeline.head; k++) {
+            for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {
+              for (const moving of [true, false]) {
+                timeline.seek(k, k < timeline.head ? progress : 0);
+                const caption = captionOf(timeline.scene(), log, moving);
+                for (const length of ['short', 'long']) (out[caption.kind] ??= []).push(plain(caption[length]));
+              }
+            }
+          }
+          return out;
+        }"""
+    )
+    assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
+    for kind, sentences in texts.items():
+        for text in sentences:
+            assert text.strip(), kind
+            assert "undefined" not in text and "{" not in text and "NaN" not in text, text
