@@ -170,6 +170,7 @@ class World:
 
     def _on_step_started(self, event: dict[str, Any]) -> None:
         self._expect(event["step"] == self.step + 1, "the step is not the next one")
+        self._expect(self.step == (self.check["step"] if self.check else 0), "the step before it has not finished")
         self.step = event["step"]
 
     def _on_prefix_looked_up(self, event: dict[str, Any]) -> None:
@@ -244,6 +245,8 @@ class World:
     def _on_request_finished(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
         self._expect(request.state != "finished", "the request has ended before")
+        if event["reason"]["code"] in ("eos", "length"):
+            self._expect(request.num_computed == len(request.tokens) - 1, "not all but the last token is computed")
         finished = [other.id for other in self.requests.values() if other.state == "finished"]
         for request_id in finished[: max(0, len(finished) + 1 - MAX_FINISHED_REQUESTS)]:
             del self.requests[request_id]
@@ -275,6 +278,7 @@ class World:
 
     def _on_prefix_cache_reset(self, event: dict[str, Any]) -> None:
         for block_id in event["block_ids"]:
+            self._expect(self.hash[block_id] is not None, f"block {block_id} caches nothing")
             self.hash[block_id] = None
             if self.ref_count[block_id] == 0:
                 self._blank(block_id)

@@ -201,6 +201,10 @@ const cases = {
     const request = requestOf(world, event.request_id);
     if (!request) return;
     if (request.state === 'finished') contradiction(world, `request ${request.letter} finished twice`);
+    const isWhole = event.reason.code === 'eos' || event.reason.code === 'length';
+    if (isWhole && request.numComputed !== request.tokens.length - 1) {
+      contradiction(world, `request ${request.letter} finished with ${request.numComputed} of ${request.tokens.length} tokens computed`);
+    }
     forgetOldest(world);
     request.state = 'finished';
     request.finish = event.reason;
@@ -235,6 +239,7 @@ const cases = {
   prefix_cache_reset(world, event) {
     for (const block of event.block_ids) {
       if (!isBlock(world, block)) continue;
+      if (world.hash[block] === null) contradiction(world, `block ${block} forgot a cached prefix but holds none`);
       world.setHash(block, null);
       if (world.refCount[block] === 0) world.blankBlock(block);
     }
