@@ -160,6 +160,7 @@ def uvicorn_config(app: ASGIApp, config: ServerConfig) -> uvicorn.Config:
         ws_max_size=MAX_FRAME_FACTOR * config.limits.max_message_bytes,
         ws_per_message_deflate=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=3,
     )
 

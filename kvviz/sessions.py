@@ -34,7 +34,7 @@ class Limits:
     watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket.
     """
 
-    max_live_sessions: int = 4
+    max_live_sessions: int = 3
     max_recordings: int = 16
     max_clients: int = 200
     idle_s: float = 1_800.0
@@ -42,7 +42,8 @@ class Limits:
     beat_s: float = 15.0
     frame_bytes: int = 256 * 2**20
     max_pool_bytes: int = 2 * 2**30
-    max_upload_bytes: int = 512 * 2**20
+    max_upload_bytes: int = 256 * 2**20
+    max_uploads_bytes: int = 2**30
     max_message_bytes: int = 2**20
     max_pending_commands: int = 64
     batch_records: int = 1_000
@@ -219,7 +220,7 @@ class Sessions:
 
     async def add_recording(self, path: Path) -> dict[str, Any]:
         """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
-        await self._make_room_for_upload()
+        await self._make_room_for_upload(path.stat().st_size)
         entry = self.library.add(path)
         try:
             await self._open_recording(entry)
@@ -281,22 +282,27 @@ class Sessions:
             )
         await self._end(min(spare, key=lambda session: session.unwatched_since_s))
 
-    async def _make_room_for_upload(self) -> None:
+    async def _make_room_for_upload(self, num_bytes: int) -> None:
+        """Drop the oldest uploads that nobody watches until there is room for one more of that size."""
+        limits = self.limits
         uploads = [entry for entry in self.library.entries if entry.uploaded]
-        if len(uploads) < self.limits.max_recordings:
-            return
+        sizes = {entry.recording_id: self.library.num_bytes(entry) for entry in uploads}
         for entry in uploads:
+            if len(sizes) < limits.max_recordings and sum(sizes.values()) + num_bytes <= limits.max_uploads_bytes:
+                return
             session = self._sessions.get(entry.recording_id)
             if session is None or not session.num_clients:
                 if session is not None:
                     await self._end(session)
                 self.library.remove(entry.recording_id)
-                return
-        raise RequestError(
-            f"{len(uploads)} uploaded recordings are being watched, which is the limit; close one of their pages.",
-            code="too_many_sessions",
-            limit=self.limits.max_recordings,
-        )
+                del sizes[entry.recording_id]
+        if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
+            raise RequestError(
+                f"{len(sizes)} uploaded recordings of {sum(sizes.values()):,} B are being watched, which leaves no room; "
+                "close the page of one.",
+                code="too_many_sessions",
+                limit=limits.max_recordings,
+            )
 
     async def _end(self, session: Session) -> None:
         self._sessions.pop(session.session_id, None)

@@ -281,6 +281,17 @@ def test_old_uploads_make_room(server: Running) -> None:
         ids = [client.post("/api/recordings", content=body).json()["id"] for _ in range(5)]
         offered = [entry["id"] for entry in client.get("/api/recordings").json()]
         assert [entry for entry in offered if entry.startswith("upload-")] == ids[2:]
+    limits = Limits(max_uploads_bytes=2 * len(body) + 10)
+    with (
+        running(ServerConfig(limits=limits), fake_load()) as other,
+        httpx.Client(base_url=other.url, trust_env=False) as client,
+    ):
+        ids = [client.post("/api/recordings", content=body).json()["id"] for _ in range(2)]
+        with other.connect(f"?session={ids[0]}") as first, other.connect(f"?session={ids[1]}") as second:
+            first.until_type("hello")
+            second.until_type("hello")
+            refused = client.post("/api/recordings", content=body)
+            assert (refused.status_code, refused.json()["code"]) == (429, "too_many_sessions")
 
 
 def test_methods_and_parameters(client: httpx.Client) -> None:

@@ -77,6 +77,13 @@ class Library:
         """Somebody else has read the file."""
         self._summaries[entry.recording_id] = summary
 
+    def num_bytes(self, entry: Entry) -> int:
+        """Size of the file now, 0 when it has gone."""
+        try:
+            return entry.path.stat().st_size
+        except OSError:
+            return 0
+
     def upload_path(self) -> Path:
         """A new place for an uploaded file, to be given to `add` or removed."""
         with self._lock:

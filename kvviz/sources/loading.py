@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from typing import Any, Literal, TypeAlias
 from kvviz.errors import KvvizError
 
 logger = logging.getLogger("kvviz")
+
+#: While a model loads, how long its thread may keep the event loop waiting (Python's default is ten times that): the
+#: page is fetched in these seconds.
+SWITCH_S = 0.0005
 
 LoadState: TypeAlias = Literal["fetching", "converting", "loading", "ready", "failed", "none"]
 
@@ -45,6 +50,8 @@ class Loader:
         self._thread.start()
 
     def _run(self) -> None:
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
         try:
             self._on_ready(self._load(self._progress))
         except KvvizError as error:
@@ -60,6 +67,8 @@ class Loader:
             )
         else:
             self._set(LoadStatus("ready", 1.0, "The model is ready."))
+        finally:
+            sys.setswitchinterval(switch_s)
 
     def _progress(self, state: str, share: float | None, message: str) -> None:
         known: LoadState = state if state in ("fetching", "converting") else "loading"  # type: ignore[assignment]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from kvviz.config import EngineConfig, blocks_in_bytes
 from kvviz.errors import ConfigError, RequestError
@@ -18,6 +21,8 @@ from kvviz.sources.loading import Load, Progress
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
     from kvviz.model.session import ModelSession
+
+MAX_TITLE_LENGTH = 80
 
 
 def load_model(model: str | None, dtype: str, *, frame_bytes: int, max_pool_bytes: int) -> Load:
@@ -145,13 +150,22 @@ class SessionModel:
         log = self._session.log
         if log.first_seq:
             raise RequestError(
-                f"The first {log.first_seq:,} records of this log have been folded away, so it cannot be saved whole; begin "
-                "a new log and save it earlier.",
+                f"The first {log.first_seq:,} records of this log have been folded away, so it cannot be saved whole; "
+                "begin a new log and save it earlier.",
                 code="folded",
             )
-        header, frames = self._session.header(), list(self._session.recorded_frames())
-        lines = log.encoded(-1, log.head_seq + 1)
+        frames, lines = list(self._session.recorded_frames()), log.encoded(-1, log.head_seq + 1)
+        header = {**self._session.header(), "title": _title(lines) or self._session.observed.name}
         return lambda path: write_recording(path, header, lines, frames)
 
     def close(self) -> None:
         """Nothing holds on to the pool once the session is let go."""
+
+
+def _title(lines: list[bytes]) -> str:
+    """The beginning of the first prompt."""
+    for line in lines[:100]:
+        event = orjson.loads(line)[2]
+        if event["type"] == "request_added":
+            return textwrap.shorten(event["prompt"], MAX_TITLE_LENGTH, placeholder=" …")
+    return ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mimetypes
-import os
-from pathlib import PurePath
+import stat
+from pathlib import Path
 
-from starlette.responses import FileResponse, Response
-from starlette.staticfiles import StaticFiles
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Scope
 
 MEDIA_TYPES = {
@@ -38,16 +40,25 @@ def register_media_types() -> None:
 
 
 class PageFiles(StaticFiles):
-    """Files of the page. Browsers ask each time whether theirs is still right, so an upgrade is never half loaded."""
+    """Files of the page, read on the event loop: they are small, and a thread would only queue behind a loading model.
 
-    def file_response(
-        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
-    ) -> Response:
-        """One file, or 304 when the browser has it."""
-        response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers["Cache-Control"] = "no-cache"
-        if isinstance(response, FileResponse):
-            media_type = MEDIA_TYPES.get(PurePath(full_path).suffix.lower(), "application/octet-stream")
-            charset = "; charset=utf-8" if media_type.startswith("text/") else ""
-            response.headers["Content-Type"] = media_type + charset
+    Browsers ask each time whether theirs is still right, so an upgrade is never half loaded.
+    """
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """One file, 304 when the browser has it, or an `HTTPException`."""
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HTTPException(405, headers={"Allow": "GET, HEAD"})
+        try:
+            full_path, status = self.lookup_path(path)
+            if status is None or not stat.S_ISREG(status.st_mode):
+                raise HTTPException(404)
+            content = Path(full_path).read_bytes()
+        except (OSError, ValueError) as error:  # too long, not readable, or with a NUL
+            raise HTTPException(404) from error
+        media_type = MEDIA_TYPES.get(Path(full_path).suffix.lower(), "application/octet-stream")
+        etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+        response = Response(content, media_type=media_type, headers={"Cache-Control": "no-cache", "ETag": etag})
+        if self.is_not_modified(response.headers, Headers(scope=scope)):
+            return NotModifiedResponse(response.headers)
         return response
