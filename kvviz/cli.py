@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from kvviz.errors import KvvizError
+from kvviz.errors import KvvizError, RecordingError
 from kvviz.terminal import LoadingLine, print_error, stderr
 from kvviz.version import __version__
 
@@ -135,7 +135,9 @@ def record(
     from kvviz.config import EngineConfig
     from kvviz.model.loading import load
 
-    EngineConfig(block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, seed=seed)  # fail early
+    # Fail before the model is loaded.
+    EngineConfig(block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, seed=seed)
+    _check_output(output)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
         line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
@@ -183,11 +185,15 @@ def events(file: RecordingFile) -> None:
 @app.command()
 def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Also run until the budgets are full, and 5,000 on.")
+    ] = False,
+    model: Model = None,
 ) -> None:
     """Measure the speed of decoding, against the same model without kvviz."""
     from kvviz import bench as benchmark
 
-    raise typer.Exit(benchmark.main(as_json=as_json))
+    benchmark.main(as_json=as_json, model=model, memory=memory)
 
 
 @app.command()
@@ -227,6 +233,13 @@ def main() -> None:
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _check_output(path: Path) -> None:
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise RecordingError(
+            f"{path} cannot be written; name a file in a folder that exists and is writable.", code="no_file"
+        )
 
 
 def _check_recording(path: Path) -> None:

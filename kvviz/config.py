@@ -28,7 +28,7 @@ class EngineConfig:
     """Sizes and choices of one engine run.
 
     `block_size` tokens per block, `num_blocks` blocks in the pool, `prefill_chunk` tokens of one prompt per step,
-    `max_running` requests at once, `num_candidates` top tokens kept with every sampled one, `seed` of everything random.
+    `max_running` requests at once, `num_candidates` top tokens kept with each sampled one, `seed` of everything random.
     Raises `ConfigError` when a value is outside its limits.
     """
 

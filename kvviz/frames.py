@@ -28,7 +28,7 @@ FRAME_BUDGET = 256 * 2**20
 #: Requests whose norms are kept after their frames are gone.
 MAX_NORM_REQUESTS = 64
 
-_DTYPES = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
+_DTYPES: dict[str, np.dtype[Any]] = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class StepFrame:
     """Captured tensors of one request in one step.
 
     `heads` u8 [L, H, T] and `heads_scale` f32 [L, H]: weights of the last query, value = u8 × scale. `key_norm`,
-    `value_norm` f16 [L, k]: norms of the entries at positions `norm_start` … ; the last `num_new` are the new ones, those
-    before were there already (a prefix hit). `queries` f16 [L, H, n, d] of the new tokens, or None. `slots`, `seqs` [T]:
-    where what was read lay, and the write that had put it there. `keys`, `values` u8 [L, n, w] with f32 [L, n] scales,
+    `value_norm` f16 [L, k]: norms of the entries at positions `norm_start` … ; the last `num_new` are new, those before
+    were there already (a prefix hit). `queries` f16 [L, H, n, d] of the new tokens, or None. `slots`, `seqs` [T]: where
+    what was read lay, and the write that had put it there. `keys`, `values` u8 [L, n, w] with f32 [L, n] scales,
     value = (u8 − 128) × scale, only in recordings.
     """
 
@@ -70,7 +70,8 @@ class StepFrame:
     def num_bytes(self) -> int:
         """Bytes that the frame's arrays take."""
         arrays = [self.heads, self.heads_scale, self.key_norm, self.value_norm, self.queries, self.slots, self.seqs]
-        return sum(array.nbytes for array in arrays if array is not None) + sum(a.nbytes for a in self.entries.values())
+        kept = [array for array in (*arrays, *self.entries.values()) if array is not None]
+        return sum(int(array.nbytes) for array in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     head = orjson.loads(data[4 : 4 + length])
     arrays = {}
     for item in head["arrays"]:
-        dtype = _DTYPES[item["dtype"]]
+        dtype: np.dtype[Any] = _DTYPES[item["dtype"]]
         count = math.prod(item["shape"])
         start = 4 + length + item["offset"]
         arrays[item["name"]] = np.frombuffer(data, dtype, count, start).reshape(item["shape"])
@@ -255,8 +256,8 @@ class FrameStore:
             frame = self._frames.get(step)
         if frame is None and step < self.first_step:
             raise MissingError(
-                f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest kept is of step "
-                f"{self.first_step}.",
+                f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest kept "
+                f"is of step {self.first_step}.",
                 code="dropped",
             )
         if frame is None:

@@ -61,8 +61,8 @@ class SlotLedger:
         write = self._writes.get(write_seq)
         if write is None or write.request_id != request_id or not 0 <= position - write.start < len(write.slots):
             raise MissingError(
-                f"No entry of request {request_id} at position {position} was written by record {write_seq}; ask with the "
-                "seq of the kv_written record that wrote it.",
+                f"No entry of request {request_id} at position {position} was written by record {write_seq}; ask with "
+                "the seq of the kv_written record that wrote it.",
                 code="no_such_entry",
             )
         slot = int(write.slots[position - write.start])

@@ -54,7 +54,7 @@ class EventLog:
         return seq
 
     def encoded(self, after: int, limit: int = 1_000) -> list[bytes]:
-        """At most `limit` records with `seq` > `after`, each one JSON text. Starts at `first_seq` when `after` is older."""
+        """At most `limit` records with `seq` > `after`, each one JSON text; from `first_seq` when `after` is older."""
         first, records = self._view
         start = max(0, after + 1 - first)
         return records[start : start + limit]

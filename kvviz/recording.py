@@ -77,11 +77,11 @@ class Recording(FrameSource):
                 )
             archive = zipfile.ZipFile(stream)
         except FileNotFoundError as error:
-            raise RecordingError(f"There is no file {source}; check the name.", code="no_file") from error
+            raise RecordingError(f"There is no file {stream!s}; check the name.", code="no_file") from error
         except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
             raise RecordingError(
-                "This is not a kvviz recording: a zip file was expected (a .kvviz made by kvviz), but it is broken or of "
-                "another kind.",
+                "This is not a kvviz recording: a zip file was expected (a .kvviz made by kvviz), but it is broken or "
+                "of another kind.",
             ) from error
         return cls(archive)
 
@@ -99,7 +99,6 @@ class Recording(FrameSource):
             raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
         request_id, start, num_new = self._chunks[step]
         heads = self._array(step, "heads", np.uint8, 3)
-        norm = {name: self._norm(step, name, len(heads), num_new) for name in ("key_norm", "value_norm")}
         return StepFrame(
             step=step,
             request_id=request_id,
@@ -108,7 +107,8 @@ class Recording(FrameSource):
             num_tokens=heads.shape[2],
             heads=heads,
             heads_scale=self._array(step, "heads_scale", np.float32, 2),
-            **norm,
+            key_norm=self._norm(step, "key_norm", len(heads), num_new),
+            value_norm=self._norm(step, "value_norm", len(heads), num_new),
         )
 
     def norms(self, request_id: int) -> list[Norms]:
@@ -182,7 +182,7 @@ class Recording(FrameSource):
             raise RecordingError("header.json in the recording names no format; it was not made by kvviz.")
         if version > FORMAT_VERSION:
             raise RecordingError(
-                f"The recording has format {version} and this kvviz reads up to {FORMAT_VERSION}; install a newer kvviz.",
+                f"The recording has format {version} and this kvviz reads up to {FORMAT_VERSION}; install a newer one.",
                 code="newer_format",
             )
         for part, names in _REQUIRED.items():

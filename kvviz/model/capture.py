@@ -130,8 +130,8 @@ class LiveFrames(FrameSource):
         geometry = self._stored(layer)
         if geometry.cache == "latent" or geometry.sinks or frame.queries is None or frame.seqs is None:
             raise MissingError(
-                "q·k of this layer cannot be made from what is cached (a latent cache, or a sink outside it); the weights "
-                "are the captured ones.",
+                "q·k of this layer cannot be made from what is cached (a latent cache, or a sink outside it); the "
+                "weights are the captured ones.",
                 code="not_captured",
             )
         if not 0 <= head < geometry.query_heads:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kvviz.errors import ModelError
-from kvviz.model.fetch import Progress
+from kvviz.model.fetch import Progress, child_process
 
 #: Version of the converted form; a directory of another version is made anew.
 CONVERSION_VERSION = 1
@@ -60,27 +60,21 @@ def converted_name(directory: Path) -> str | None:
 
 def _run_child(gguf: Path, work: Path, name: str, progress: Progress) -> None:
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
-    child = subprocess.Popen(
+    error: str | None = None
+    with child_process(
         [sys.executable, "-m", "kvviz.model.convert", str(gguf.resolve()), str(work)],
-        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **offline},
         text=True,
         encoding="utf-8",
-    )
-    error: str | None = None
-    try:
+    ) as child:
         for message in _messages(child):
             if "error" in message:
                 error = str(message["error"])
             else:
                 progress("converting", float(message["fraction"]), f"Converting {name}: {message['what']}")
         child.wait()
-    finally:
-        if child.poll() is None:
-            child.terminate()
-            child.wait()
     if child.returncode != 0:
         reason = error or f"the converter ended with exit code {child.returncode}"
         raise ModelError(

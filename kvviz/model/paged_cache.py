@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def _plan(segment: Segment, block_size: int) -> SegmentPlan:
     table = segment.block_table[: -(-segment.length // block_size)]
     first = next(index for index, block_id in enumerate(table) if block_id is not None)
     blocks = [block_id for block_id in table[first:] if block_id is not None]
-    adjacent = all(after == before + 1 for before, after in zip(blocks, blocks[1:], strict=False))
+    adjacent = all(after == before + 1 for before, after in pairwise(blocks))
     return SegmentPlan(
         start=segment.start,
         num_new=len(segment.token_ids),
@@ -142,7 +143,7 @@ class PagedCache(Cache):
         return read.view(-1, heads, dim).transpose(0, 1)[None]
 
     def _read(self, name: str, entries: torch.Tensor, segment: SegmentPlan) -> torch.Tensor:
-        """Entries of one sequence, [T, w]: a view when its blocks lie side by side, else gathered into scratch memory."""
+        """Entries of one sequence, [T, w]: a view when its blocks lie side by side, else gathered into scratch."""
         if segment.run is not None:
             return entries[segment.run : segment.run + segment.num_tokens]
         assert segment.blocks is not None

@@ -32,7 +32,7 @@ class StepCapture:
 class ModelRunner:
     """Runs an observed model over a pool of its own; implements `kvviz.engine.Runner`.
 
-    `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of every token
+    `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of all tokens
     of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed.
     """
 
@@ -85,9 +85,7 @@ class ModelRunner:
         wanted = [segment.sampling is not None for segment in segments]
         self.cache.begin(StepPlan.of(segments, self.cache.block_size))
         self.door.begin(self.cache, capture_rows=self.capture)
-        began = time.perf_counter_ns()
-        logits = self._forward(segments)
-        forward_us = (time.perf_counter_ns() - began) // 1_000
+        began, ended, logits = self._forward(segments)
         samples: list[Sample | None] = [None] * len(segments)
         for index, (segment, row) in enumerate(zip(segments, logits, strict=True)):
             if wanted[index] and segment.sampling is not None:
@@ -99,7 +97,7 @@ class ModelRunner:
             layers=self.cache.written_layers,
             layer_us=[(at - began) // 1_000 for at in self.cache.written_ns],
             read_us=[(at - began) // 1_000 for at in self.door.capture.read_ns],
-            forward_us=forward_us,
+            forward_us=(ended - began) // 1_000,
         )
 
     def forget(self, request_id: int) -> None:
@@ -107,14 +105,16 @@ class ModelRunner:
         self.sampler.forget(request_id)
 
     @torch.inference_mode()
-    def _forward(self, segments: Sequence[Segment]) -> list[torch.Tensor]:
-        """Logits [vocabulary] of the last new token of each segment."""
+    def _forward(self, segments: Sequence[Segment]) -> tuple[int, int, list[torch.Tensor]]:
+        """When the module's forward began and ended, in ns; logits [vocabulary] of each segment's last new token."""
         ids = torch.tensor([[token_id for segment in segments for token_id in segment.token_ids]])
         positions = torch.tensor([[p for segment in segments for p in range(segment.start, segment.length)]])
         ends = torch.tensor([len(segment.token_ids) for segment in segments]).cumsum(0) - 1
         pick: dict[str, Any] = {"logits_to_keep": ends} if self._picks_logits and not self._keep_logits else {}
+        began = time.perf_counter_ns()
         output = self.model(input_ids=ids, position_ids=positions, cache=self.cache, use_cache=True, **pick)
+        ended = time.perf_counter_ns()
         logits: torch.Tensor = output.logits[0]
         if self._keep_logits:
             self.logits = logits
-        return list(logits if pick else logits[ends])
+        return began, ended, list(logits if pick else logits[ends])

@@ -17,7 +17,7 @@ class Sampler:
         self._generators: dict[int, torch.Generator] = {}
 
     def sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
-        """Sample from `logits` [vocabulary]. Candidates carry their probability after temperature, before top-k/top-p."""
+        """Sample from `logits` [vocabulary]. Candidates have their probability after temperature, before top-k/p."""
         greedy = params.temperature == 0.0
         probabilities = torch.softmax(logits.float() if greedy else logits.float() / params.temperature, -1)
         top = torch.topk(probabilities, min(self.num_candidates, len(logits)))

@@ -82,7 +82,7 @@ class TokenizerText:
         return Piece(text=text)
 
     def _decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _raw(self, token_id: int) -> bytes | None:
         """Bytes of a token of a byte-level vocabulary, None when it is not one."""

@@ -1,0 +1,122 @@
+"""Small random models of many architectures, made from their configs, and an independent account of their output."""
+
+from __future__ import annotations
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from kvviz.config import EngineConfig
+from kvviz.engine import Engine
+from kvviz.log import EventLog
+from kvviz.model.observed import ObservedModel
+from kvviz.model.runner import ModelRunner
+
+# One thread: these models are so small that threads waiting for each other would cost more than they compute.
+torch.set_num_threads(1)
+
+VOCABULARY = 128
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+OLD_SIZES = {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 256}
+LATENT = {
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "num_experts_per_tok": 1,
+    "first_k_dense_replace": 4,
+    "num_key_value_heads": 4,
+}
+WINDOW = 8
+
+
+def small_model(kind: str, dtype: torch.dtype = torch.float32, **settings: object) -> PreTrainedModel:
+    """A random model of a config kind, eval mode, seeded, with the attention that transformers gives it by default."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **{**SIZES, **settings})
+    return AutoModelForCausalLM.from_config(config).eval().to(dtype)
+
+
+def prompt_ids(length: int, seed: int = 1) -> list[int]:
+    """Random token ids without special ones."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(3, VOCABULARY, (length,), generator=generator).tolist()
+
+
+@torch.inference_mode()
+def plain_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
+    """Logits [n, vocabulary] of the model's own forward, float64."""
+    return model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0].double()
+
+
+def greedy_ids(model: PreTrainedModel, token_ids: list[int], count: int) -> list[int]:
+    """Prompt and `count` greedy tokens of transformers' own `generate()`, end tokens ignored."""
+    prompt = torch.tensor([token_ids])
+    generated = model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=count,
+        min_new_tokens=count,
+        do_sample=False,
+        num_beams=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return generated[0].tolist()
+
+
+class PagedRun:
+    """One request of a model through kvviz, with every block overwritten by NaN as it leaves the free queue.
+
+    `shuffle` mixes the free queue first, so that blocks lie in any order. Afterwards `logits` [n, vocabulary] are those
+    of all computed tokens, `token_ids` all known tokens, `num_forwards` how often the model ran.
+    """
+
+    def __init__(self, observed: ObservedModel, config: EngineConfig, *, shuffle: bool = True) -> None:
+        self.config = config
+        self.log = EventLog(config.num_blocks, config.block_size)
+        self.runner = ModelRunner(observed.door, observed.geometry, config, fingerprint="test", keep_logits=True)
+        self.engine = Engine(config, self.runner, self._emit)
+        self.num_forwards = 0
+        self.pieces: list[torch.Tensor] = []
+        if shuffle:
+            order = torch.randperm(config.num_blocks, generator=torch.Generator().manual_seed(3)).tolist()
+            self.engine.pool.free.popleft_n(config.num_blocks)
+            self.engine.pool.free.append_n(order)
+
+    def _emit(self, event: object) -> int:
+        if event.type == "block_allocated":  # type: ignore[attr-defined]
+            self.runner.cache.fill_block(event.block_id, float("nan"))  # type: ignore[attr-defined]
+        return self.log.append(event)  # type: ignore[arg-type]
+
+    def __call__(self, token_ids: list[int], count: int, **options: object) -> list[int]:
+        """Run one request to its end and return all its tokens."""
+        self.engine.add_request(token_ids, max_new_tokens=count, **options)  # type: ignore[arg-type]
+        request = self.engine.scheduler.waiting[-1]
+        handle = self.runner.model.register_forward_pre_hook(lambda *_: self._count())
+        self.pieces = []
+        try:
+            while self.engine.step():
+                assert self.runner.logits is not None
+                self.pieces.append(self.runner.logits.double().clone())
+        finally:
+            handle.remove()
+        return request.token_ids
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """Logits of every token that the last request computed."""
+        return torch.cat(self.pieces)
+
+    def _count(self) -> None:
+        self.num_forwards += 1
