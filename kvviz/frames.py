@@ -59,7 +59,7 @@ class StepFrame:
     @property
     def norm_start(self) -> int:
         """Position of the first norm."""
-        return self.start + self.num_new - self.key_norm.shape[1]
+        return self.start + self.num_new - int(self.key_norm.shape[1])
 
     @property
     def norms(self) -> Norms:
@@ -70,8 +70,8 @@ class StepFrame:
     def num_bytes(self) -> int:
         """Bytes that the frame's arrays take."""
         arrays = [self.heads, self.heads_scale, self.key_norm, self.value_norm, self.queries, self.slots, self.seqs]
-        kept = [array for array in (*arrays, *self.entries.values()) if array is not None]
-        return sum(int(array.nbytes) for array in kept)
+        kept: list[np.ndarray] = [array for array in (*arrays, *self.entries.values()) if array is not None]
+        return sum([int(array.nbytes) for array in kept])
 
 
 @dataclass(frozen=True, slots=True)

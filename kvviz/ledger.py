@@ -48,7 +48,9 @@ class SlotLedger:
         elif isinstance(event, BlockAllocated):
             first = event.block_id * self.block_size
             self.slot_seq[first : first + self.block_size] = -1
-            self._taken[event.block_id].append((seq, self.step))
+            oldest = self._order[0] if self._order else 0
+            kept = [taken for taken in self._taken[event.block_id] if taken[0] > oldest]
+            self._taken[event.block_id] = [*kept, (seq, self.step)]  # another list: somebody may be reading this one
         elif isinstance(event, StepStarted):
             self.step = event.step
 

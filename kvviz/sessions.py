@@ -149,21 +149,21 @@ class Sessions:
         self._opening: dict[str, asyncio.Lock] = {}
         self._arrival = asyncio.Event()
         self._loader = Loader(load, self._on_model, self._on_status) if load else None
-        self._janitor: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         if self._loader:
             self.model_status = self._loader.status
 
     async def start(self) -> None:
         """Begin to load the model and to close what is idle."""
         self._loop = asyncio.get_running_loop()
-        self._janitor = asyncio.create_task(self._tidy_up())
+        self._tasks = [asyncio.create_task(self._tidy_up()), asyncio.create_task(self._open_first())]
         if self._loader:
             self._loader.start()
 
     async def close(self) -> None:
         """End all sessions."""
-        if self._janitor:
-            self._janitor.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
         self._sessions.clear()
         self.library.close()
@@ -298,7 +298,7 @@ class Sessions:
                 del sizes[entry.recording_id]
         if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
             raise RequestError(
-                f"{len(sizes)} uploaded recordings of {sum(sizes.values()):,} B are being watched, which leaves no room; "
+                f"{len(sizes)} uploaded recordings of {sum(sizes.values()):,} B are being watched and leave no room; "
                 "close the page of one.",
                 code="too_many_sessions",
                 limit=limits.max_recordings,
@@ -335,6 +335,11 @@ class Sessions:
         self._arrival = asyncio.Event()
         for session in self._sessions.values():
             session.wake_all()
+
+    async def _open_first(self) -> None:
+        """Have the default recording open before somebody asks for it."""
+        with contextlib.suppress(KvvizError):
+            await self.find(None)
 
     async def _tidy_up(self) -> None:
         while True:

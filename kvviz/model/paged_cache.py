@@ -40,16 +40,20 @@ class SegmentPlan:
 
 @dataclass(slots=True)
 class StepPlan:
-    """Slots of all new tokens [n] and the reading plan of each sequence."""
+    """Slots of all new tokens [n], the slot itself when there is but one, and the reading plan of each sequence."""
 
     write: torch.Tensor
     segments: list[SegmentPlan]
+    only_slot: int | None = None
 
     @classmethod
     def of(cls, segments: Sequence[Segment], block_size: int) -> StepPlan:
         """Plan for the segments of a step."""
-        write = torch.tensor([slot for segment in segments for slot in segment.slots], dtype=torch.long)
-        return cls(write, [_plan(segment, block_size) for segment in segments])
+        slots = [slot for segment in segments for slot in segment.slots]
+        only_slot = slots[0] if len(slots) == 1 else None
+        return cls(
+            torch.tensor(slots, dtype=torch.long), [_plan(segment, block_size) for segment in segments], only_slot
+        )
 
 
 def _plan(segment: Segment, block_size: int) -> SegmentPlan:
@@ -134,8 +138,8 @@ class PagedCache(Cache):
     def _exchange(self, name: str, entries: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         _, heads, num_new, dim = new.shape
         rows = new[0].transpose(0, 1).reshape(num_new, heads * dim)
-        if num_new == 1:
-            entries[self.plan.write[0]] = rows[0]
+        if self.plan.only_slot is not None:
+            entries[self.plan.only_slot] = rows[0]
         else:
             entries.index_copy_(0, self.plan.write, rows)
         parts = [self._read(name, entries, segment) for segment in self.plan.segments]

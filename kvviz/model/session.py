@@ -57,8 +57,8 @@ class ModelSession:
     """One engine run over an observed model. Not thread-safe, except `frames` and `log`, which any thread may read.
 
     `lock`, when given, is held during each step, so that sessions sharing the weights take turns. `measure_misses`:
-    after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a pool
-    of its own, and emit `miss_measured`.
+    after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
+    pool of its own, and emit `miss_measured`.
     """
 
     def __init__(
