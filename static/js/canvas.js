@@ -66,6 +66,26 @@ export class CanvasStack {
   }
 }
 
+/** The size of an element in CSS pixels, known without asking for a layout. */
+export class SizeWatch {
+  /** @param {HTMLElement} element @param {() => void} onChange */
+  constructor(element, onChange) {
+    this.width = element.clientWidth;
+    this.height = element.clientHeight;
+    this.observer = new ResizeObserver((entries) => {
+      const box = entries[entries.length - 1].contentRect;
+      if (box.width === this.width && box.height === this.height) return;
+      [this.width, this.height] = [box.width, box.height];
+      onChange();
+    });
+    this.observer.observe(element);
+  }
+
+  disconnect() {
+    this.observer.disconnect();
+  }
+}
+
 /**
  * A small picture of pixel words that is painted by table and then drawn scaled, without smoothing, strip by strip.
  * Both the ImageData and its canvas are kept and reused until the size grows.
@@ -106,6 +126,17 @@ export class Bitmap {
     if (height <= 0 || width <= 0) return;
     context.imageSmoothingEnabled = false;
     context.drawImage(this.#canvas, 0, row, this.width, numRows, x, y, width, height);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} x @param {number} y @param {number} width @param {number} height CSS pixels
+   * @param {boolean} smooth when it is drawn smaller than it is
+   */
+  draw(context, x, y, width, height, smooth) {
+    context.imageSmoothingEnabled = smooth;
+    if (smooth) context.imageSmoothingQuality = 'high';
+    context.drawImage(this.#canvas, 0, 0, this.width, this.height, x, y, width, height);
   }
 }
 

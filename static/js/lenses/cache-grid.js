@@ -18,7 +18,8 @@ import { texts } from './texts.js';
  * @property {boolean} selected
  */
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {CacheSpace} space @param {readonly Chip[]} chips */
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {{chipTop: number, chipHeight: number}} space
+ * @param {readonly Chip[]} chips */
 export function drawChips(context, palette, space, chips) {
   const { chipTop: y, chipHeight: height } = space;
   context.textBaseline = 'middle';

@@ -2,7 +2,7 @@
  * The cache lens: rows are layers, columns cached tokens, each cell K over V. Prefill writes whole rows, decode writes
  * one entry a layer and then reads the row, which opens while it is read.
  */
-import { Bitmap, CanvasStack } from '../canvas.js';
+import { Bitmap, CanvasStack, SizeWatch } from '../canvas.js';
 import { h, replace } from '../dom.js';
 import { fill, percent } from '../text.js';
 import { BlockHistory } from './block-history.js';
@@ -67,6 +67,7 @@ class CacheLens {
     this.canvasBox.append(this.cursor, this.empty);
     root.append(this.controls.element, this.canvasBox, this.table);
     this.frame = new CacheFrame(this.stack, ctx, [new Bitmap(), new Bitmap()]);
+    this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
     this.#listen();
   }
 
@@ -89,7 +90,7 @@ class CacheLens {
       this.tables = cellTables(ctx.palette);
       this.tablesVersion = ctx.palette.version;
     }
-    if (dirty.has('size') || this.stack.width === 0) this.stack.resize(this.canvasBox.clientWidth, this.canvasBox.clientHeight);
+    this.stack.resize(this.size.width, this.size.height);
     const space = this.#space(0);
     this.picture = cachePicture(scene, ctx.log, ctx.ui, {
       x: space.columnsLeft, width: space.columnsWidth, maxPitch: Math.max(44, ctx.palette.px('text-xs') * 3.8),
@@ -190,7 +191,7 @@ class CacheLens {
     const t = texts.cache;
     replace(this.empty,
       h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, fill(t.emptyLong, { layers: ctx.log.header?.model.num_layers ?? 0 })),
-      h('button', { type: 'button', class: 'button', on: { click: () => ctx.ui.set({ drawerOpen: true }) } }, t.emptyAction));
+      h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true }) } }, t.emptyAction));
   }
 
   /** @param {number} progress */
@@ -305,6 +306,7 @@ class CacheLens {
   }
 
   destroy() {
+    this.size.disconnect();
     this.tip.remove();
     this.root.replaceChildren();
   }

@@ -17,9 +17,10 @@ import {weightOf} from './frame-rows.js';
 /**
  * A bar is as high as the largest weight of its tokens, or as their sum where the frame tells no more.
  * @param {ColumnEdges} edges @param {WeightRow} row @param {number} room height of the largest bar
+ * @param {number} [most] weight of a bar of that height; the largest of the row unless rows are to be compared
  * @returns {Bar[]} left to right
  */
-export function layoutBars(edges, row, room) {
+export function layoutBars(edges, row, room, most) {
   /** @type {Bar[]} */
   const bars = [];
   let c = 0;
@@ -36,21 +37,22 @@ export function layoutBars(edges, row, room) {
     bars.push({ x0: edges.x0[c], x1: edges.x1[end], height: 0, from, to, weight, peak: told ? peak : null, peakWeight: row.bin === 1 ? row.weights[peak] : weight });
     c = end + 1;
   }
-  const top = bars.reduce((most, bar) => Math.max(most, bar.peakWeight), 0);
+  const top = most ?? bars.reduce((largest, bar) => Math.max(largest, bar.peakWeight), 0);
   for (const bar of bars) bar.height = top > 0 ? (bar.peakWeight / top) * room : 0;
   return bars;
 }
 
 /**
  * @param {CanvasRenderingContext2D} context @param {readonly Bar[]} bars @param {number} base y on which they stand
- * @param {number} rise 0-1 @param {string} color
+ * @param {number} rise 0-1 @param {string} color @param {number} [least] height of the smallest bar
  */
-export function drawBars(context, bars, base, rise, color) {
+export function drawBars(context, bars, base, rise, color, least = 1) {
   context.fillStyle = color;
   for (const bar of bars) {
     const width = bar.x1 - bar.x0;
     const gap = width >= 6 ? width * 0.24 : width >= 3 ? 1 : 0;
-    const height = Math.max(bar.weight > 0 ? 1 : 0, bar.height * rise);
+    const height = Math.max(bar.weight > 0 ? least : 0, bar.height * rise);
+    if (height < 0.4) continue;
     context.fillRect(bar.x0 + gap / 2, base - height, Math.max(0.75, width - gap - (width >= 4 ? 1 : 0)), height);
   }
 }
