@@ -34,7 +34,7 @@ export class Address {
       const at = Number(query.get('at') ?? 0);
       this.wanted = { step: Number(step), progress: at > 0 && at < 1 ? at : 0 };
     }
-    this.ui.load(query);
+    this.ui.load(query, matchMedia('(max-width: 760px)').matches);
   }
 
   /** Another session was chosen by hand: the link's place is no place in it. */

@@ -2,8 +2,8 @@
 import { captionOf } from './captions.js';
 import { h, replace, setText } from './dom.js';
 import { sentence } from './segments.js';
-import { shownRequest, stepTimes, workCounts } from './selectors.js';
-import { count, duration, fill, plain, segments } from './text.js';
+import { shownRequest, stepTimes, storedTokens, workCounts } from './selectors.js';
+import { bytes, count, duration, fill, plain, segments } from './text.js';
 
 /** @typedef {import('./types.d.ts').Ctx} Ctx */
 /** @typedef {import('./types.d.ts').Scene} Scene */
@@ -23,11 +23,15 @@ export class CaptionBar {
     this.hint = h('p', { class: 'caption-hint' });
     this.prefill = figure();
     this.token = figure();
-    this.work = figure();
+    this.cache = figure('figure figure-cache');
+    this.work = figure('figure figure-work');
+    this.workWith = h('span', {});
+    this.workWithout = h('span', {});
+    this.work.value.append(this.workWith, h('span', { class: 'counter-dot' }, ' · '), this.workWithout);
     setText(this.work.label, caption.counterTitle);
     root.append(
       h('div', { class: 'caption-words' }, this.text, this.hint),
-      h('div', { class: 'figures' }, this.prefill.root, this.token.root, this.work.root),
+      h('div', { class: 'figures' }, this.prefill.root, this.token.root, this.cache.root, this.work.root),
     );
     this.key = '';
     this.figureKey = '';
@@ -63,9 +67,10 @@ export class CaptionBar {
   #figures(scene) {
     const { log, ui, strings } = this.ctx;
     const { caption } = strings;
-    const request = shownRequest(scene, ui);
+    const shown = shownRequest(scene, ui);
+    const request = shown ? this.ctx.timeline.momentWorld().requests.get(shown.id) ?? shown : null;
     const position = scene.step ? scene.step.step : scene.position;
-    const key = `${log.logId}:${request?.id}:${position}:${request?.numComputed}`;
+    const key = `${log.logId}:${request?.id}:${position}:${request?.numComputed}:${request?.state}`;
     if (key === this.figureKey) return;
     this.figureKey = key;
     const times = request ? stepTimes(log, request, position) : null;
@@ -75,7 +80,10 @@ export class CaptionBar {
     setText(this.token.value, times?.tokenMs ? duration(times.tokenMs) : caption.none);
     setText(this.token.label, caption.figureToken);
     const work = request ? workCounts(request) : { withCache: 0, without: 0 };
-    setText(this.work.value, fill(caption.counter, { k: count(work.withCache), n: count(work.without) }));
+    setText(this.workWith, fill(caption.counterWith, { n: count(work.withCache) }));
+    setText(this.workWithout, fill(caption.counterWithout, { n: count(work.without) }));
+    setText(this.cache.value, bytes((request ? storedTokens(request) : 0) * (log.header?.pool.bytes_per_token ?? 0)));
+    setText(this.cache.label, fill(caption.figureCache, { letter: request?.letter ?? '' }));
   }
 
   /** @param {string} text @param {boolean} moving */
@@ -91,8 +99,9 @@ export class CaptionBar {
   }
 }
 
-function figure() {
+/** @param {string} [className] */
+function figure(className = 'figure') {
   const value = h('span', { class: 'figure-value' });
   const label = h('span', { class: 'figure-label' });
-  return { root: h('div', { class: 'figure' }, value, label), value, label };
+  return { root: h('div', { class: className }, value, label), value, label };
 }

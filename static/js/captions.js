@@ -56,7 +56,7 @@ function blockList(blocks, bare = false) {
 /** @param {Request|undefined} request @param {number} position @returns {Segment} */
 function token(request, position) {
   if (!request) return '…';
-  return { text: quoted(request.pieces[position]), kind: 'token', selection: { kind: 'token', request: request.id, position } };
+  return { text: quoted(request.pieces[position]), kind: 'token', piece: request.pieces[position], selection: { kind: 'token', request: request.id, position } };
 }
 
 /** @param {{one: string, many: string}} text @param {number} n */

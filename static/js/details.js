@@ -8,21 +8,25 @@ import { vectorsOf } from './vectors.js';
 
 /** @typedef {import('./types.d.ts').Ctx} Ctx */
 /** @typedef {import('./types.d.ts').Scene} Scene */
+/** @typedef {import('./types.d.ts').World} World */
 /** @typedef {import('./types.d.ts').Selection} Selection */
 /** @typedef {import('./types.d.ts').Request} Request */
 /** @typedef {import('./dom.js').Child} Child */
 
 const TOP = 5;
 
-/** @param {Selection} selection @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-export function detailsOf(selection, scene, ctx) {
+/** What a description may look at: the scene, and the world at its moment. @typedef {{scene: Scene, world: World, ctx: Ctx}} Look */
+
+/** @param {Selection} selection @param {Scene} scene @param {World} world @param {Ctx} ctx @returns {Node[]} */
+export function detailsOf(selection, scene, world, ctx) {
+  const look = { scene, world, ctx };
   switch (selection.kind) {
-    case 'token': return entry(selection.request, selection.position, ctx.ui.layer, scene, ctx);
-    case 'entry': return entry(selection.request, selection.position, selection.layer, scene, ctx);
-    case 'block': return block(selection.block, scene, ctx);
-    case 'layer': return layer(selection.layer, scene, ctx);
-    case 'head': return head(selection.layer, selection.head, scene, ctx);
-    case 'request': return request(selection.request, scene, ctx);
+    case 'token': return entry(selection.request, selection.position, ctx.ui.layer, look);
+    case 'entry': return entry(selection.request, selection.position, selection.layer, look);
+    case 'block': return block(selection.block, look);
+    case 'layer': return layer(selection.layer, look);
+    case 'head': return head(selection.layer, selection.head, look);
+    case 'request': return request(selection.request, look);
   }
 }
 
@@ -36,15 +40,16 @@ function title(main, note) {
   return h('h2', { class: 'details-title' }, h('bdi', {}, main), note && h('span', {}, ' ', note));
 }
 
-/** @param {number} id @param {number} position @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-function entry(id, position, index, scene, ctx) {
+/** @param {number} id @param {number} position @param {number} index @param {Look} look @returns {Node[]} */
+function entry(id, position, index, look) {
+  const { scene, world, ctx } = look;
   const { inspector } = ctx.strings;
   const { header } = ctx.log;
-  const item = scene.after.requests.get(id);
+  const item = world.requests.get(id);
   if (!item || !header || position >= item.tokens.length) return [];
   const piece = item.pieces[position];
   const size = entryBytes(header, index);
-  const place = placeOf(scene.after, item, position);
+  const place = placeOf(world, item, position);
   /** @type {[string, Child|Child[]][]} */
   const rows = [[fill(inspector.position, { position }), place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone]];
   const stored = place?.stored ?? false;
@@ -58,7 +63,7 @@ function entry(id, position, index, scene, ctx) {
   rows.push([inspector.token, String(item.tokens[position])]);
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
   if (!stored && position >= item.numComputed) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
-  else parts.push(...vectorsOf(item, position, index, scene, ctx));
+  else parts.push(...vectorsOf(item, position, index, world, ctx));
   if (header.model.layers[index]?.cache !== 'latent') parts.push(headsPicture(header.model, ctx.ui.head));
   parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));
   return parts;
@@ -98,10 +103,10 @@ function attentionRow(scene, index, ctx) {
   return { values, bin: pack.meta.bin ?? 1, requestId: pack.meta.request_id ?? -1 };
 }
 
-/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-function block(id, scene, ctx) {
+/** @param {number} id @param {Look} look @returns {Node[]} */
+function block(id, look) {
+  const { world, ctx } = look;
   const { inspector } = ctx.strings;
-  const world = scene.after;
   const { header } = ctx.log;
   if (id >= world.numBlocks || !header) return [];
   const state = blockState(world, id);
@@ -122,13 +127,13 @@ function block(id, scene, ctx) {
     rows.push([inspector.queuePlace, queue === 0 ? fill(inspector.queueNext, { n: world.free.length }) : fill(inspector.queueNth, { i: queue + 1, n: world.free.length })]);
     rows.push([inspector.freeSince, fill(inspector.step, { step: world.freeSince[id] })]);
   }
-  return [title(fill(inspector.block, { block: id }), ''), facts(rows), slotTable(id, scene, ctx)];
+  return [title(fill(inspector.block, { block: id }), ''), facts(rows), slotTable(id, look)];
 }
 
-/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {HTMLElement} */
-function slotTable(id, scene, ctx) {
+/** @param {number} id @param {Look} look @returns {HTMLElement} */
+function slotTable(id, look) {
+  const { world, ctx } = look;
   const { inspector } = ctx.strings;
-  const world = scene.after;
   const rows = [];
   for (let offset = 0; offset < Math.min(world.blockSize, 64); offset++) {
     const slot = id * world.blockSize + offset;
@@ -144,8 +149,9 @@ function slotTable(id, scene, ctx) {
     h('tbody', {}, rows));
 }
 
-/** @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-function layer(index, scene, ctx) {
+/** @param {number} index @param {Look} look @returns {Node[]} */
+function layer(index, look) {
+  const { ctx } = look;
   const { inspector } = ctx.strings;
   const { header } = ctx.log;
   const geometry = header?.model.layers[index];
@@ -158,14 +164,15 @@ function layer(index, scene, ctx) {
   if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
   if (geometry.softcap !== null) rows.push([inspector.softcap, String(geometry.softcap)]);
   if (geometry.sinks) rows.push([inspector.sinks, inspector.yes]);
-  return [title(fill(inspector.layerTitle, { layer: index }), ''), facts(rows), ...topTable(index, scene, ctx)];
+  return [title(fill(inspector.layerTitle, { layer: index }), ''), facts(rows), ...topTable(index, look)];
 }
 
-/** The five most read entries of a layer as a table. @param {number} index @param {Scene} scene @param {Ctx} ctx @returns {HTMLElement[]} */
-function topTable(index, scene, ctx) {
+/** The five most read entries of a layer as a table. @param {number} index @param {Look} look @returns {HTMLElement[]} */
+function topTable(index, look) {
+  const { scene, world, ctx } = look;
   const { inspector } = ctx.strings;
   const row = attentionRow(scene, index, ctx);
-  const item = row ? scene.after.requests.get(row.requestId) : undefined;
+  const item = row ? world.requests.get(row.requestId) : undefined;
   if (!row || !item) return [];
   const order = Array.from(row.values.keys()).sort((a, b) => row.values[b] - row.values[a]).slice(0, TOP);
   const rows = order.map((column) => {
@@ -177,8 +184,9 @@ function topTable(index, scene, ctx) {
     h('thead', {}, h('tr', {}, [inspector.tokenHead, inspector.positionHead, inspector.share].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, rows))];
 }
 
-/** @param {number} index @param {number} headIndex @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-function head(index, headIndex, scene, ctx) {
+/** @param {number} index @param {number} headIndex @param {Look} look @returns {Node[]} */
+function head(index, headIndex, look) {
+  const { ctx } = look;
   const { inspector } = ctx.strings;
   const model = ctx.log.header?.model;
   const geometry = model?.layers[index];
@@ -189,13 +197,14 @@ function head(index, headIndex, scene, ctx) {
   /** @type {[string, Child|Child[]][]} */
   const rows = [[inspector.readsThrough, fill(inspector.kvHead, { head: kv })]];
   if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
-  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, scene, ctx)];
+  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, look)];
 }
 
-/** @param {number} id @param {Scene} scene @param {Ctx} ctx @returns {Node[]} */
-function request(id, scene, ctx) {
+/** @param {number} id @param {Look} look @returns {Node[]} */
+function request(id, look) {
+  const { world, ctx } = look;
   const { inspector, tape } = ctx.strings;
-  const item = scene.after.requests.get(id);
+  const item = world.requests.get(id);
   if (!item) return [];
   const { temperature, top_k: topK, top_p: topP } = item.sampling;
   const sampling = temperature === 0 ? inspector.greedy : [fill(inspector.temperature, { t: temperature }), topK > 0 && `top k ${topK}`, topP < 1 && `top p ${topP}`].filter(Boolean).join(', ');
@@ -206,13 +215,13 @@ function request(id, scene, ctx) {
     [inspector.sampling, sampling],
   ];
   if (item.salt !== null) rows.push([inspector.salt, item.salt]);
-  const turns = conversation(scene.after, item);
+  const turns = conversation(world, item);
   if (turns.length > 1) rows.push([inspector.continues, turns.slice(0, -1).map((turn) => turn.letter).join(' → ')]);
   if (item.finish) rows.push([inspector.ended, fill(tape.ended[item.finish.code], { max: item.maxNewTokens })]);
   const table = tableOf(item);
   if (table.length > 0) rows.push([inspector.table, table.slice(0, 24).map((block) => (block < 0 ? '·' : block)).join(' ') + (table.length > 24 ? ' …' : '')]);
   const parts = [title(fill(inspector.requestTitle, { letter: item.letter }), clip(item.prompt, 80)), facts(rows)];
-  const miss = missOf(ctx.log, id, scene.after.seq);
+  const miss = missOf(ctx.log, id, world.seq);
   if (miss) {
     parts.push(h('h3', { class: 'details-sub' }, inspector.missTitle), facts([
       [inspector.missHit, duration(miss.hit_first_token_us / 1000)], [inspector.missMiss, duration(miss.first_token_us / 1000)],

@@ -11,6 +11,8 @@ import { decodePack } from './packs.js';
 /** @typedef {import('./log.js').Log} Log */
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
+/** How long the push of a step that has just arrived is waited for. */
+const PUSH_MS = 1500;
 const MAX_FLIGHTS = 3;
 const MAX_WAITING = 12;
 export const MAX_COLUMNS = 512;
@@ -31,6 +33,7 @@ export class Frames {
     this.problems = new Map();
     /** Newest first. @type {{key: string, path: string}[]} */
     this.waiting = [];
+    this.pushTimer = 0;
     /** @type {Set<string>} */
     this.flights = new Set();
     this.changes = emitter();
@@ -59,23 +62,40 @@ export class Frames {
 
   /** Head-mean attention of all layers, head rows of the chosen layer, norms of the new column. @param {number} step @returns {Pack|null} */
   step(step) {
-    if (step < 1 || !this.#has('frames')) return null;
+    if (step < 1 || step > this.log.headStep || !this.#has('frames')) return null;
     const exact = this.#known(`step:${step}:${this.layer}`);
     if (exact) return exact;
     const any = this.#known(this.anyLayer.get(step) ?? '');
+    if (this.#willBePushed(step)) return any;
     const wanted = this.#get(`step:${step}:${this.layer}`, `frames/${step}?layer=${this.layer}&columns=${MAX_COLUMNS}`);
     return wanted ?? any;
   }
 
+  /** The newest step of a live log is pushed without asking; asked for only when it does not come.
+   * @param {number} step @returns {boolean} */
+  #willBePushed(step) {
+    if (this.log.kind !== 'live' || step !== this.log.headStep) return false;
+    const left = this.log.arrivedAt + PUSH_MS - performance.now();
+    if (left <= 0) return false;
+    if (this.pushTimer === 0) {
+      this.pushTimer = setTimeout(() => {
+        this.pushTimer = 0;
+        this.changes.emit('frame');
+      }, left);
+    }
+    return true;
+  }
+
   /** Attention rows of all query heads of one layer, not binned. @param {number} step @param {number} layer */
   heads(step, layer) {
-    if (step < 1 || !this.#has('frames')) return null;
+    if (step < 1 || step > this.log.headStep || !this.#has('frames')) return null;
     return this.#get(`heads:${step}:${layer}`, `heads/${step}?layer=${layer}`);
   }
 
   /** Norms of all entries of a request. @param {number} requestId */
   norms(requestId) {
-    if (!this.#has('frames')) return null;
+    const span = this.log.spanOf(requestId);
+    if (!span || span.firstStep > this.log.headStep || !this.#has('frames')) return null;
     return this.#get(`norms:${requestId}`, `norms/${requestId}`);
   }
 

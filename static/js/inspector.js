@@ -51,24 +51,25 @@ export class Inspector {
       this.body.hidden = !ui.inspectorOpen;
     }
     this.#figures(scene);
-    if (!ui.inspectorOpen || (ui.projector && this.ctx.palette.projector)) return false;
+    if (!ui.inspectorOpen || ui.projector) return false;
     const { hovered, pinned } = ui.selection;
     const selection = hovered ?? pinned ?? this.#now(scene);
     const step = scene.step?.step ?? 0;
-    const key = `${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${scene.after.seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
+    const key = `${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${this.ctx.timeline.momentWorld().seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
     if (key === this.key && !frameArrived) return false;
     if (moving && performance.now() - this.lastRender < 200) return true;
     this.key = key;
     this.lastRender = performance.now();
     setText(this.over, hovered ? inspector.hovered : pinned ? inspector.selected : inspector.now);
     this.clear.hidden = pinned === null;
-    replace(this.details, selection ? detailsOf(selection, scene, this.ctx) : null);
+    replace(this.details, selection ? detailsOf(selection, scene, this.ctx.timeline.momentWorld(), this.ctx) : null);
     return false;
   }
 
   /** With nothing selected: the newest stored token in the chosen layer. @param {Scene} scene @returns {Selection|null} */
   #now(scene) {
-    const request = shownRequest(scene, this.ctx.ui);
+    const shown = shownRequest(scene, this.ctx.ui);
+    const request = shown && this.ctx.timeline.momentWorld().requests.get(shown.id);
     if (!request) return null;
     const position = request.numComputed > 0 ? request.numComputed - 1 : request.tokens.length - 1;
     return { kind: 'entry', request: request.id, position, layer: this.ctx.ui.layer };
@@ -78,7 +79,8 @@ export class Inspector {
   #figures(scene) {
     const { ui, log, strings, timeline } = this.ctx;
     const { header } = log;
-    const request = shownRequest(scene, ui);
+    const shown = shownRequest(scene, ui);
+    const request = shown && timeline.momentWorld().requests.get(shown.id);
     if (!header || !request) return;
     const key = `${log.logId}:${request.id}:${request.numComputed}:${request.state}:${request.windowStart}:${scene.position}:${timeline.head}:${scene.step !== null}`;
     if (key === this.figureKey) return;

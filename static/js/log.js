@@ -52,6 +52,8 @@ export class Log {
     this.spans = new Map();
     /** Measured misses by request. @type {Map<number, {seq: number, event: import('./events.d.ts').MissMeasured}>} */
     this.misses = new Map();
+    /** When the last step came, by this page's clock. */
+    this.arrivedAt = 0;
     this.changes = emitter();
     /** @type {Map<number, StepInfo>} */
     this.infos = new Map();
@@ -122,7 +124,10 @@ export class Log {
         this.starts.push(seq);
         this.kinds.push('empty');
         break;
-      case 'step_finished': this.ends.push(seq); break;
+      case 'step_finished':
+        this.ends.push(seq);
+        this.arrivedAt = performance.now();
+        break;
       case 'step_scheduled':
         this.kinds[this.kinds.length - 1] = kindOf(event.chunks);
         for (const chunk of event.chunks) this.#work(chunk.request_id);

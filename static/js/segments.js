@@ -1,6 +1,7 @@
 /** Sentences as elements: K and V in their colours, glossary terms with a dotted line, things that light up their twins. */
 import { h } from './dom.js';
 import { strings } from './strings.js';
+import { tokenText } from './token.js';
 
 /** @typedef {import('./text.js').Segment} Segment */
 /** @typedef {import('./ui.js').Ui} Ui */
@@ -21,9 +22,10 @@ function word(part, ui, explain) {
     return element;
   }
   const { selection } = part;
-  if (!selection) return h('span', { class: `word word-${part.kind}` }, h('bdi', {}, part.text));
+  const inside = part.kind === 'token' && part.piece ? tokenText(part.piece) : h('bdi', {}, part.text);
+  if (!selection) return h('span', { class: `word word-${part.kind}` }, inside);
   return h('span', {
     class: `word word-${part.kind} word-linked`,
     on: { pointerenter: () => ui.hover(selection), pointerleave: () => ui.hover(null), click: () => ui.pin(selection) },
-  }, h('bdi', {}, part.text));
+  }, inside);
 }

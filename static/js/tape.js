@@ -15,6 +15,8 @@ import { sameSelection } from './ui.js';
 /** @typedef {import('./popover.js').Popover} Popover */
 
 const MIN_CHIP_PX = 22;
+/** A part of the prompt narrower than this carries no label. */
+const MIN_LABEL_PX = 80;
 const NUM_SWITCHES = 8;
 
 export class Tape {
@@ -242,7 +244,7 @@ export class Tape {
   /** @param {Scene} scene @param {Request} shown */
   #switches(scene, shown) {
     const { ui, strings } = this.ctx;
-    const all = [...scene.after.requests.values()];
+    const all = [...scene.before.requests.values()];
     if (all.length < 2) {
       replace(this.switches);
       return;
@@ -290,6 +292,8 @@ export class Tape {
     this.promptGroup.hidden = prompt.length === 0;
     this.madeGroup.hidden = made.length === 0;
     this.nowLabel.textContent = this.end === null && work.decode ? this.ctx.strings.tape.now : '';
+    const edge = this.promptGroup.offsetLeft + this.promptGroup.offsetWidth - this.strip.offsetLeft;
+    this.promptGroup.classList.toggle('tape-short', edge < MIN_LABEL_PX);
     const visible = this.#numVisible(width);
     this.page = Math.max(4, visible);
     this.older.disabled = start === 0 && visible >= end;

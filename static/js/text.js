@@ -6,7 +6,7 @@ import { strings } from './strings.js';
 
 /**
  * A part of a sentence: plain text, or text that means something.
- * @typedef {string | {text: string, kind: 'k'|'v'|'term'|'token'|'thing'|'key', term?: string, selection?: Selection}} Segment
+ * @typedef {string | {text: string, kind: 'k'|'v'|'term'|'token'|'thing'|'key', term?: string, selection?: Selection, piece?: Piece}} Segment
  */
 
 const K = /** @type {Segment} */ ({ text: 'K', kind: 'k' });

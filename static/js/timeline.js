@@ -4,6 +4,7 @@
  */
 import { emitter } from './emitter.js';
 import { Keyframes } from './keyframes.js';
+import { apply } from './reducer.js';
 import { layerAt, layerOrder, phasesOf, progressOfLayer } from './phases.js';
 
 /** @typedef {import('./log.js').Log} Log */
@@ -32,6 +33,8 @@ export class Timeline {
     this.outrun = 0;
     /** @type {Scene|null} */
     this.cachedScene = null;
+    /** What `momentWorld` found last. @type {{before: import('./state.js').World, world: import('./state.js').World}|null} */
+    this.moment = null;
     this.changes = emitter();
     /** @type {{time: number, step: number}[]} */
     this.arrivals = [];
@@ -100,6 +103,23 @@ export class Timeline {
       this.cachedScene = scene;
     }
     return scene;
+  }
+
+  /** The world as the cursor sees it now: inside a step, written and sampled but with nothing given back before its time.
+   * @returns {import('./state.js').World} */
+  momentWorld() {
+    const { step, progress, before, after } = this.scene();
+    if (!step) return before;
+    if (step.finished.length === 0 || progress >= phasesOf(step).release[0]) return after;
+    if (this.moment?.before === before) return this.moment.world;
+    const world = before.clone();
+    for (let seq = step.firstSeq; seq <= step.lastSeq; seq++) {
+      const record = this.log.at(seq);
+      if (!record || record[2].type === 'request_finished') break;
+      apply(world, record);
+    }
+    this.moment = { before, world };
+    return world;
   }
 
   /** Set the cursor. Progress moves inside a scene without making a new one. @param {number} position @param {number} progress */

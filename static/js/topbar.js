@@ -21,15 +21,16 @@ export class TopBar {
     this.drawerButton = h('button', {
       type: 'button', class: 'drawer-button', 'aria-expanded': 'false', 'aria-controls': 'drawer', title: topbar.promptHint,
       on: { click: () => ctx.ui.set({ drawerOpen: !ctx.ui.drawerOpen }) },
-    }, icon(PATHS.pen), h('span', {}, topbar.prompt));
+    }, icon(PATHS.pen), h('span', { class: 'wide-only' }, topbar.prompt), h('span', { class: 'narrow-only' }, topbar.promptShort));
     this.model = h('span', { class: 'model-chip' });
     this.offer = h('button', { type: 'button', class: 'offer', hidden: true, on: { click: goLive } }, topbar.goLive);
     this.stateWord = h('span', { class: 'state-word' });
     this.badgeSign = icon(PATHS.dash, 'icon badge-sign');
-    this.badgeWord = h('span', { class: 'badge-word' });
+    this.badgeWord = h('span', { class: 'badge-word wide-only' });
+    this.badgeShort = h('span', { class: 'badge-word narrow-only', 'aria-hidden': 'true' });
     this.state = h('button', {
       type: 'button', class: 'state-chip', id: 'proof', 'aria-haspopup': 'dialog', on: { click: () => this.#explain() },
-    }, h('span', { class: 'state-dot', 'aria-hidden': 'true' }), this.stateWord, h('span', { class: 'badge' }, this.badgeSign, this.badgeWord));
+    }, h('span', { class: 'state-dot', 'aria-hidden': 'true' }), this.stateWord, h('span', { class: 'badge' }, this.badgeSign, this.badgeWord, this.badgeShort));
     this.help = h('button', {
       type: 'button', class: 'plain-button help-button', 'aria-label': topbar.help, title: topbar.help, 'aria-expanded': 'false', 'aria-controls': 'keys',
     }, '?');
@@ -123,22 +124,28 @@ export class TopBar {
     this.state.dataset.proof = kind;
     this.badgeSign.firstElementChild?.setAttribute('d', kind === 'ok' ? PATHS.check : kind === 'wrong' ? PATHS.cross : PATHS.dash);
     if (bad) {
-      setText(this.badgeWord, fill(topbar.wrong, { step }));
+      this.#word(fill(topbar.wrong, { step }), fill(topbar.wrong, { step }));
       const text = [];
       if (bad.expected && bad.expected !== bad.computed) text.push(fill(topbar.proofWrong, { step, expected: bad.expected, computed: bad.computed }));
       if (bad.broken) text.push(fill(topbar.proofBroken, { what: bad.broken }));
       this.badgeKey = '';
     this.proof = { wrong: true, text };
     } else if (world.check) {
-      setText(this.badgeWord, fill(topbar.verifiedLong, { step }));
+      this.#word(fill(topbar.verifiedLong, { step }), fill(topbar.verified, { step }));
       this.badgeKey = '';
     this.proof = { wrong: false, text: [fill(topbar.proofOk, { step, expected: world.check.expected, computed: world.check.computed, blocks: count(world.numBlocks) })] };
     } else {
-      setText(this.badgeWord, topbar.unverified);
+      this.#word(topbar.unverified, '');
       this.badgeKey = '';
     this.proof = { wrong: false, text: [topbar.proofNone] };
     }
     this.state.title = this.proof.text.join(' ');
+  }
+
+  /** @param {string} long @param {string} short */
+  #word(long, short) {
+    setText(this.badgeWord, long);
+    setText(this.badgeShort, short);
   }
 
   #explain() {

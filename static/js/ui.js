@@ -86,6 +86,7 @@ export class Ui {
   set(values) {
     let changed = false;
     const self = /** @type {any} */ (this);
+    if (values.projector !== undefined && values.longCaption === undefined) values.longCaption = !values.projector;
     for (const [name, value] of Object.entries(values)) {
       if (self[name] === value) continue;
       self[name] = value;
@@ -128,8 +129,8 @@ export class Ui {
     }
   }
 
-  /** Read the looks of the last visit, then the address. @param {URLSearchParams} query */
-  load(query) {
+  /** Read the looks of the last visit, then the address. @param {URLSearchParams} query @param {boolean} narrow a phone's screen */
+  load(query, narrow = false) {
     try {
       const stored = JSON.parse(localStorage.getItem(STORED) ?? '{}');
       if (THEMES.includes(stored.theme)) this.theme = stored.theme;
@@ -139,6 +140,7 @@ export class Ui {
     } catch {
       this.theme = 'dark';
     }
+    if (narrow) this.inspectorOpen = false;
     const lens = LENSES.find((name) => name === query.get('lens'));
     const view = VIEWS.find((name) => name === query.get('view'));
     const theme = THEMES.find((name) => name === query.get('theme'));
@@ -150,6 +152,7 @@ export class Ui {
     this.requestId = natural(query.get('request'));
     this.hideSink = query.get('sink') === 'hidden';
     this.projector = query.get('projector') === 'on';
+    if (this.projector) this.longCaption = false;
     this.selection = { hovered: null, pinned: parseSelection(query.get('select')) };
   }
 

@@ -4,19 +4,18 @@ import { placeOf } from './selectors.js';
 import { fill } from './text.js';
 
 /** @typedef {import('./types.d.ts').Ctx} Ctx */
-/** @typedef {import('./types.d.ts').Scene} Scene */
 /** @typedef {import('./types.d.ts').Request} Request */
 /** @typedef {import('./types.d.ts').Pack} Pack */
 /** @typedef {import('./palette.js').Rgb} Rgb */
 
 const ROW_PX = 12;
 
-/** @param {Request} request @param {number} position @param {number} layer @param {Scene} scene @param {Ctx} ctx @returns {HTMLElement[]} */
-export function vectorsOf(request, position, layer, scene, ctx) {
+/** @param {Request} request @param {number} position @param {number} layer @param {import('./types.d.ts').World} world @param {Ctx} ctx @returns {HTMLElement[]} */
+export function vectorsOf(request, position, layer, world, ctx) {
   const { inspector } = ctx.strings;
   const pinned = ctx.ui.selection.pinned;
   const isPinned = pinned !== null && 'position' in pinned && pinned.position === position && pinned.request === request.id;
-  const place = placeOf(scene.after, request, position);
+  const place = placeOf(world, request, position);
   if (!place?.stored) return [note(inspector.released)];
   if (!isPinned) return [note(inspector.vectorsPin)];
   const pack = ctx.frames.entry(request.id, position, layer, place.writeSeq);
