@@ -1,0 +1,117 @@
+"""The slot ledger: an entry is found while it is there and "gone since step s" afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from stub_engine import as_records, busy_log
+
+from kvviz.errors import MissingError
+from kvviz.events import AllocationReason, BlockAllocated, Event, KvWritten, StepStarted
+from kvviz.ledger import SlotLedger
+from kvviz.world import World
+
+REASON = AllocationReason(code="prompt", num_tokens=1, num_blocks_held=0)
+
+
+def step(number: int) -> Event:
+    return StepStarted(step=number)
+
+
+def taken(block_id: int, request_id: int = 0) -> Event:
+    return BlockAllocated(request_id=request_id, logical_index=0, block_id=block_id, reason=REASON)
+
+
+def written(request_id: int, positions: range, slots: range) -> Event:
+    return KvWritten(
+        request_id=request_id, positions=tuple(positions), slots=tuple(slots), layers=(0,), layer_us=(1,), read_us=(1,)
+    )
+
+
+def ledger_of(*events: Event, max_writes: int = 100) -> SlotLedger:
+    ledger = SlotLedger(4, 2, max_writes=max_writes)
+    for seq, event in enumerate(events):
+        ledger.apply(seq, event)
+    return ledger
+
+
+def code_of(ledger: SlotLedger, request_id: int, position: int, write_seq: int) -> tuple[str, int | None]:
+    with pytest.raises(MissingError) as caught:
+        ledger.slot_of(request_id, position, write_seq)
+    return caught.value.code, caught.value.details.get("since_step")
+
+
+def test_an_entry_is_found_under_its_write() -> None:
+    ledger = ledger_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
+    assert ledger.slot_of(0, 6, 2) == 4
+    assert ledger.slot_of(0, 7, 2) == 5
+    assert ledger.slot_seq.tolist() == [-1, -1, -1, -1, 2, 2, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("request_id", "position", "write_seq"), [(0, 5, 2), (0, 8, 2), (1, 6, 2), (0, 6, 1), (0, 6, 9)]
+)
+def test_what_was_never_written_is_no_entry(request_id: int, position: int, write_seq: int) -> None:
+    ledger = ledger_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
+    assert code_of(ledger, request_id, position, write_seq) == ("no_such_entry", None)
+
+
+def test_an_entry_is_gone_from_the_moment_its_block_is_handed_out() -> None:
+    events = [step(1), taken(0), written(0, range(2), range(2)), step(2), taken(0, 1)]
+    ledger = ledger_of(*events)
+    assert code_of(ledger, 0, 0, 2) == ("gone", 2)
+    assert ledger.slot_seq[:2].tolist() == [-1, -1]
+    ledger = ledger_of(*events, written(1, range(1), range(1)), step(3), taken(0, 2), written(2, range(2), range(2)))
+    assert code_of(ledger, 0, 0, 2) == ("gone", 2), "the first time counts"
+    assert code_of(ledger, 1, 0, 5) == ("gone", 3)
+    assert ledger.slot_of(2, 1, 8) == 1
+
+
+def test_only_so_many_writes_can_be_asked_for() -> None:
+    events: list[Event] = [step(1), taken(0), taken(1)]
+    events += [written(0, range(position, position + 1), range(position, position + 1)) for position in range(4)]
+    ledger = ledger_of(*events, max_writes=2)
+    assert code_of(ledger, 0, 1, 4) == ("no_such_entry", None)
+    assert ledger.slot_of(0, 2, 5) == 2
+    assert ledger.slot_seq[:4].tolist() == [3, 4, 5, 6]
+
+
+def test_it_does_not_grow_once_its_writes_are_full() -> None:
+    ledger = SlotLedger(2, 1, max_writes=10)
+    for seq in range(0, 3_000, 3):
+        ledger.apply(seq, step(seq // 3 + 1))
+        ledger.apply(seq + 1, taken(seq % 2, seq))
+        ledger.apply(seq + 2, written(seq, range(1), range(seq % 2, seq % 2 + 1)))
+    assert len(ledger._writes) == len(ledger._order) == 10
+    assert sum(map(len, ledger._taken)) <= 12
+    assert ledger.slot_of(2_994, 0, 2_996) == 0
+    assert code_of(ledger, 2_982, 0, 2_984) == ("gone", 997)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_it_agrees_with_the_world_through_a_run(window: int | None) -> None:
+    """Where the world shows an entry, the ledger finds it in that very slot; where another is, it is gone."""
+    config, events = busy_log(60, window=window)
+    ledger, world = SlotLedger(config.num_blocks, config.block_size), World(config.num_blocks, config.block_size)
+    everything: dict[tuple[int, int, int], int] = {}
+    for record, event in zip(as_records(events), events, strict=True):
+        ledger.apply(record[0], event)
+        world.apply(record)
+        if isinstance(event, KvWritten):
+            for position, slot in zip(event.positions, event.slots, strict=True):
+                everything[event.request_id, position, record[0]] = slot
+        if record[2]["type"] != "step_finished":
+            continue
+        shown = {(request, position, seq): slot for slot, (request, position, seq, _) in world.slots.items()}
+        for entry, slot in shown.items():
+            assert ledger.slot_of(*entry) == slot
+        for entry, slot in everything.items():
+            if ledger.slot_seq[slot] == entry[2]:
+                assert ledger.slot_of(*entry) == slot
+            else:
+                kind, since = code_of(ledger, *entry)
+                assert kind == "gone"
+                assert since is not None
+                assert since <= world.step
+                assert entry not in shown
+    assert np.count_nonzero(ledger.slot_seq >= 0) >= len(world.slots)
