@@ -24,7 +24,7 @@ bench:
 	$(PYTHON) -m kvviz.cli bench
 
 recordings:
-	$(PYTHON) -m kvviz.recordings
+	$(PYTHON) -m kvviz.scenarios
 
 generated:
 	$(PYTHON) -m kvviz.schema

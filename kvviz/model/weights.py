@@ -62,13 +62,13 @@ def prepare(model: str | None, progress: Progress) -> Weights:
         if model is None:
             return prepare_packaged(DEFAULT_WEIGHTS, progress)
         path = Path(model).expanduser()
-        if path.is_dir():
+        if model and path.is_dir():
             return _from_directory(path, progress)
         if path.is_file():
             return _from_gguf(path, progress)
         if path.suffix == ".gguf" or model[:1] in "./~\\" or not _HUB_ID.fullmatch(model):
             raise ModelError(
-                f"There is no model at {model}; give a directory with safetensors, a .gguf file, or a hub id "
+                f"There is no model at {model!r}; give a directory with safetensors, a .gguf file, or a hub id "
                 f"such as owner/name.",
                 code="no_model",
             )

@@ -1,0 +1,335 @@
+"""The commands: what they call, what they print, and how they fail; never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_models import small_model
+from test_loading import small_tokenizer
+
+import kvviz
+from kvviz import bench, cli, doctor, server
+from kvviz.errors import ConfigError, RecordingError
+from kvviz.server import ServerConfig
+from kvviz.sources.loading import LoadStatus
+
+Run = Callable[..., int]
+
+#: Replays a file, asks for the page and the events from within, says what was imported, and interrupts itself.
+REPLAY = """
+import json, os, signal, sys, threading, time, urllib.request
+began = time.monotonic()
+from kvviz import cli, server
+real = server.run
+def run(config, **options):
+    def look(url):
+        def ask():
+            page = urllib.request.urlopen(url).read()
+            status = json.load(urllib.request.urlopen(url + "api/status"))
+            took = time.monotonic() - began
+            print(json.dumps({"page": len(page), "model": status["model"]["state"], "seconds": took,
+                              "torch": any(name in sys.modules for name in ("torch", "transformers"))}))
+            sys.stdout.flush()
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=ask).start()
+    real(config, on_url=look)
+server.run = run
+sys.argv = ["kvviz", "replay", sys.argv[1], "--no-open"]
+cli.main()
+"""
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call the command in this process; the answer is its exit code."""
+
+    def call(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["kvviz", *arguments])
+        try:
+            cli.main()
+        except SystemExit as error:
+            return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        return 0
+
+    return call
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
+    """Configs of the servers that would have been started."""
+    configs: list[ServerConfig] = []
+
+    def fake_run(config: ServerConfig, load: Any = None, **options: Any) -> None:
+        configs.append(config)
+        options["on_url"]("http://127.0.0.1:8000/")
+        options["on_model_status"](LoadStatus("loading", 0.5, "Loading [b]Tiny"))
+        options["on_model_status"](LoadStatus("ready", 1.0, "The model is ready."))
+
+    monkeypatch.setattr(server, "run", fake_run)
+    return configs
+
+
+@pytest.fixture(scope="module")
+def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "small-llama"
+    small_model("llama").save_pretrained(directory)
+    small_tokenizer().save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def recording(model_directory: Path) -> Path:
+    path = model_directory.parent / "run.kvviz"
+    command = [sys.executable, "-m", "kvviz.cli", "record", "word5 word6 word7", "-o", str(path)]
+    command += ["--model", str(model_directory), "--max-new-tokens", "5", "--block-size", "4", "--num-blocks", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{path}: " in done.stdout
+    assert f"kvviz replay {path}" in done.stdout
+    return path
+
+
+def test_bare_command_serves_with_defaults(run: Run, served: list[ServerConfig], capsys: Any) -> None:
+    assert run() == 0
+    (config,) = served
+    assert (config.host, config.port, config.model, config.dtype) == ("127.0.0.1", None, None, "float32")
+    printed = capsys.readouterr()
+    assert "http://127.0.0.1:8000/" in printed.out
+    assert "Loading [b]Tiny" in printed.err
+    assert "The model is ready." in printed.err
+
+
+def test_options_without_a_command_are_those_of_serve(run: Run, served: list[ServerConfig]) -> None:
+    assert run("--no-open", "--port", "9001") == 0
+    assert run("serve", "--host", "0.0.0.0", "--root-path", "/k", "--allow-host", "a", "--allow-host", "b") == 0
+    assert run("serve", "--model", "some/model", "--dtype", "bf16") == 0
+    assert served[0].port == 9001
+    assert not served[0].open_browser
+    assert (served[1].host, served[1].root_path, served[1].allow_hosts) == ("0.0.0.0", "/k", ("a", "b"))
+    assert (served[2].model, served[2].dtype) == ("some/model", "bfloat16")
+
+
+def test_browser_is_opened_where_there_is_one(
+    run: Run, served: list[ServerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "has_browser", lambda: True)
+    assert run() == 0
+    assert run("--no-open") == 0
+    assert [config.open_browser for config in served] == [True, False]
+
+
+def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert not cli.has_browser()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("serve", "--dtype", "int3"), "dtype must be one of"),
+        (("record", "hi", "--block-size", "0"), "block_size must be"),
+        (("record", "hi", "--model", "./nothing"), "There is no model at"),
+        (("record", "hi", "-o", "/no/such/folder/run.kvviz"), "cannot be written"),
+        (("events", "nothing.kvviz"), "There is no file"),
+        (("replay", "nothing.kvviz"), "There is no file"),
+        (("replay", __file__), "not a kvviz recording"),
+    ],
+)
+def test_errors_are_one_sentence(
+    run: Run, served: list[ServerConfig], capsys: Any, arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert run(*arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("arguments", [("serve", "--nonsense"), ("record",), ("fly",), ("serve", "--port", "x")])
+def test_wrong_usage_is_exit_code_2(run: Run, capsys: Any, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_errors_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    cli.print_error("No [such] thing; choose another.")
+    assert capsys.readouterr().err.startswith("\x1b[31mNo [such] thing; choose another.")
+
+
+def test_version_is_the_one_of_the_build(run: Run, capsys: Any) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"kvviz {kvviz.__version__}\n"
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project.get("version", kvviz.__version__) == kvviz.__version__
+
+
+def test_help_names_every_command(run: Run, capsys: Any) -> None:
+    assert run("--help") == 0
+    printed = capsys.readouterr().out
+    for command in ("serve", "record", "events", "replay", "bench", "doctor"):
+        assert command in printed
+
+
+def test_events_are_the_records_of_the_file(recording: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kvviz.cli", "events", str(recording)], capture_output=True, check=True
+    )
+    with zipfile.ZipFile(recording) as archive:
+        assert done.stdout == archive.read("events.ndjson")
+        header = json.loads(archive.read("header.json"))
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [record[0] for record in records] == list(range(len(records)))
+    sampled = [event for _, _, event in records if event["type"] == "token_sampled"]
+    assert [event["position"] for event in sampled] == [3, 4, 5, 6, 7]
+    assert {"request_id", "position", "token_id"} <= sampled[0].keys()
+    assert header["pool"]["num_blocks"] == 8
+    assert header["pool"]["block_size"] == 4
+    assert header["title"] == "word5 word6 word7"
+    assert header["capabilities"] == ["entries", "frames"]
+
+
+def test_events_survive_a_closed_pipe(tmp_path: Path, recording: Path) -> None:
+    long = tmp_path / "long.kvviz"
+    with zipfile.ZipFile(recording) as source, zipfile.ZipFile(long, "w") as target:
+        target.writestr("header.json", source.read("header.json"))
+        target.writestr("events.ndjson", "".join(f'[{seq},0,{{"type":"later"}}]\n' for seq in range(50_000)))
+    events = subprocess.Popen(
+        [sys.executable, "-m", "kvviz.cli", "events", str(long)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert events.stdout is not None
+    assert events.stderr is not None
+    assert events.stdout.readline() == b'[0,0,{"type":"later"}]\n'
+    events.stdout.close()
+    assert events.wait(60) == 0
+    assert events.stderr.read() == b""
+
+
+def test_replay_needs_no_torch_and_ends_with_ctrl_c(recording: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY, str(recording)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["model"] == "none"
+    assert not answer["torch"]
+    assert answer["page"] > 100
+
+
+def test_interrupted_loading_is_quiet(model_directory: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kvviz.cli", "record", "word5", "-o", str(tmp_path / "x.kvviz")]
+    process = subprocess.Popen([*command, "--model", str(model_directory)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "Loading small-llama\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert "Traceback" not in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.weights
+def test_live_server_from_the_command(default_model: object, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvviz.cli", "--no-open", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        url = next(word for word in process.stdout.readline().split() if word.startswith("http"))
+        end = time.monotonic() + 120
+        state: dict[str, Any] = {}
+        while state.get("state") != "ready":
+            assert time.monotonic() < end, state
+            state = json.load(urllib.request.urlopen(f"{url}api/status"))["model"]
+            assert state["state"] in ("loading", "ready"), state
+            time.sleep(0.1)
+        assert state["live_session_id"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+    assert "The model is ready." in errors
+
+
+def test_bench_and_doctor_are_called(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[dict[str, Any]] = []
+    monkeypatch.setattr(bench, "main", lambda **options: called.append(options))
+    assert run("bench", "--json") == 0
+    assert called[0]["as_json"] is True
+    monkeypatch.setattr(doctor, "main", lambda: 1)
+    assert run("doctor") == 1
+
+
+def test_library_records_a_loaded_model(tmp_path: Path) -> None:
+    model, tokenizer = small_model("llama"), small_tokenizer()
+    seen: list[tuple[int, int]] = []
+    own = model.config._attn_implementation
+    recording = kvviz.record(
+        model,
+        tokenizer,
+        "word5 word6 word7 word8 word9",
+        path=tmp_path / "run.kvviz",
+        max_new_tokens=3,
+        block_size=2,
+        on_step=lambda *counts: seen.append(counts),
+    )
+    events = [event for _, _, event in recording.records()]
+    assert events[0]["type"] == "request_added"
+    assert events[0]["token_ids"] == [5, 6, 7, 8, 9]
+    assert sum(event["type"] == "token_sampled" for event in events) == 3
+    assert seen == [(5, 1), (6, 2), (7, 3)]
+    assert (tmp_path / "run.kvviz").is_file()
+    assert model.config._attn_implementation == own
+    in_memory = kvviz.record(model, tokenizer, "word5 word6 word7 word8 word9", max_new_tokens=3, block_size=2)
+    timeless = [[(key, value) for key, value in event.items() if not key.endswith("_us")] for event in events]
+    again = [event for _, _, event in in_memory.records()]
+    assert timeless == [[(key, value) for key, value in event.items() if not key.endswith("_us")] for event in again]
+
+
+def test_library_errors_are_those_of_kvviz(tmp_path: Path) -> None:
+    model, tokenizer = small_model("llama"), small_tokenizer()
+    with pytest.raises(ConfigError):
+        kvviz.record(model, tokenizer, "word5", block_size=0)
+    with pytest.raises(RecordingError):
+        kvviz.record(model, tokenizer, "word5", path=tmp_path / "none" / "run.kvviz", max_new_tokens=1)
+    assert issubclass(ConfigError, kvviz.KvvizError)
+
+
+def test_library_serves_a_loaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[ServerConfig, Any]] = []
+    monkeypatch.setattr(server, "run", lambda config, load=None, **options: started.append((config, load)))
+    kvviz.serve(small_model("llama"), small_tokenizer(), port=9002)
+    kvviz.serve("owner/name")
+    (config, load), (other, default_load) = started
+    assert config.port == 9002
+    assert callable(load(lambda state, fraction, message: None))
+    assert (other.model, default_load) == ("owner/name", None)
+
+
+def test_public_names_exist() -> None:
+    for name in kvviz.__all__:
+        assert getattr(kvviz, name) is not None
+    assert set(dir(kvviz)) == set(kvviz.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = kvviz.nothing  # type: ignore[attr-defined]
