@@ -243,6 +243,8 @@ class FrameStore:
     def add(self, frame: StepFrame) -> None:
         """Keep a frame and drop the oldest ones beyond the budget."""
         with self._lock:
+            if frame.step in self._frames:
+                self.num_bytes -= self._frames.pop(frame.step).num_bytes
             self._frames[frame.step] = frame
             self.num_bytes += frame.num_bytes
             while self.num_bytes > self.budget and len(self._frames) > 1:
