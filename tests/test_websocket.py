@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import random
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -189,6 +191,16 @@ def test_start_begins_a_new_log_on_the_open_socket(server: Running) -> None:
         bad = socket.ask("start", config={"block_size": 1_000})
         assert (bad["code"], bad["details"]["high"]) == ("bad_setting", 256)
         assert socket.do("step") == {"num_steps": 0}
+
+
+def test_an_old_log_lets_go_of_its_model(server: Running) -> None:
+    with server.connect() as socket, server.connect() as other:
+        source = server.app.state.sessions._sessions["live"].source
+        for page in (socket, other):
+            page.do("step")
+        old = weakref.ref(source.model)
+        socket.do("start")
+        wait_for(lambda: gc.collect() >= 0 and old() is None)
 
 
 def test_play_pause_rate(server: Running) -> None:

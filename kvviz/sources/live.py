@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -210,6 +211,8 @@ class LiveSource:
         old = self._model
         self._begin(self._open_model(settings))
         old.close()
+        del old
+        gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
         self.on_change()
         return {"log_id": self._run.log.log_id}
 

@@ -12,19 +12,20 @@ class Cursor:
     """A place in the log of one run: `seq` is the last record that the client has.
 
     There is no queue: a slow client is a cursor that lags. When the log has folded what the cursor still needed, the
-    client gets a new `hello` with the checkpoint, and goes on from there.
+    client gets a new `hello` with the checkpoint, and goes on from there. A cursor does not hold the run's frames.
     """
 
     def __init__(self, session: Session, run: Run, after: int = -1, log_id: str | None = None) -> None:
-        self.run = run
+        self.log = run.log
         self.seq = after
+        self._header = run.header
         self._session = session
         if (log_id is not None and log_id != run.log.log_id) or after > run.log.head_seq or after < -1:
             self.seq = -1
 
     async def hello(self) -> dict[str, Any]:
         """The first message, with a checkpoint when the cursor is older than the log's first record."""
-        log, checkpoint = self.run.log, None
+        log, checkpoint = self.log, None
         first_seq = log.first_seq
         if self.seq + 1 < first_seq:  # the log's own thread folds, so ask there for a whole one
             first_seq, checkpoint = await self._session.between_steps(lambda: (log.first_seq, log.checkpoint()))
@@ -34,7 +35,7 @@ class Cursor:
             "session_id": self._session.session_id,
             "kind": self._session.source.kind,
             "log_id": log.log_id,
-            "header": self.run.header,
+            "header": self._header,
             "first_seq": first_seq,
             "head_seq": log.head_seq,
             "checkpoint": checkpoint,
@@ -42,7 +43,7 @@ class Cursor:
 
     def next_records(self, limit: int) -> list[bytes] | None:
         """The next records, at most `limit`; empty at the head; None when the log no longer has the next one."""
-        batch = self.run.log.encoded(self.seq, limit)
+        batch = self.log.encoded(self.seq, limit)
         if not batch:
             return batch
         if seq_of(batch[0]) != self.seq + 1:

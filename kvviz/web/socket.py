@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kvviz.errors import KvvizError, RequestError
 from kvviz.sessions import Session, Sessions
 from kvviz.sources.commands import MAX_COLUMNS, Pause, Play, SetRate, Subscribe, command_id, parse_command
+from kvviz.sources.source import Run
 from kvviz.web.cursor import Cursor, records_message
 from kvviz.web.replies import error_json
 
@@ -140,33 +141,36 @@ class Client:
 
     async def _write(self) -> None:
         await self._send(await self._cursor.hello())
-        while True:
+        while not self._session.closed:
             self._wake.clear()
-            if self._session.closed:
-                await self._refuse_closed()
-                return
-            source = self._session.source
-            run = source.run
-            if run is not self._cursor.run:
-                self._cursor = Cursor(self._session, run)
-                self._pushed_step = 0
-                await self._send(await self._cursor.hello())
-            replies, self._replies = self._replies, []
-            finished_step = source.num_steps
-            at_head = await self._send_records()
-            for reply in replies:
-                await self._send(reply)
-            self._room.set()
-            await self._send_failure()
-            await self._send_status()
-            if at_head and run is source.run:
-                await self._push(finished_step)
-            if time.monotonic() >= self._next_beat_s:
-                self._next_beat_s = time.monotonic() + self._limits.beat_s
-                await self._send({"type": "beat", "head_seq": run.log.head_seq})
-            if at_head:
+            if await self._catch_up():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), max(0.0, self._next_beat_s - time.monotonic()))
+        error = RequestError("The session was closed; reload the page for the default one.", code="session_closed")
+        await refuse(self._websocket, error)
+
+    async def _catch_up(self) -> bool:
+        """One round of what is new; True when there is no more. Nothing of a run is held after it."""
+        source = self._session.source
+        run = source.run
+        if run.log is not self._cursor.log:
+            self._cursor = Cursor(self._session, run)
+            self._pushed_step = 0
+            await self._send(await self._cursor.hello())
+        replies, self._replies = self._replies, []
+        finished_step = source.num_steps
+        at_head = await self._send_records()
+        for reply in replies:
+            await self._send(reply)
+        self._room.set()
+        await self._send_failure()
+        await self._send_status()
+        if at_head and run is source.run:
+            await self._push(run, finished_step)
+        if time.monotonic() >= self._next_beat_s:
+            self._next_beat_s = time.monotonic() + self._limits.beat_s
+            await self._send({"type": "beat", "head_seq": run.log.head_seq})
+        return at_head
 
     async def _send_records(self) -> bool:
         """One batch; True when there is no more."""
@@ -190,18 +194,12 @@ class Client:
             self._status = status
             await self._websocket.send_text(status.decode())
 
-    async def _push(self, step: int) -> None:
+    async def _push(self, run: Run, step: int) -> None:
         if step <= self._pushed_step or not self._wants_frames:
             return
         self._pushed_step = step
         with contextlib.suppress(KvvizError):  # not captured: the page sees it when it asks
-            await self._websocket.send_bytes(
-                await self._session.step_pack(self._cursor.run, step, self._layer, self._columns)
-            )
-
-    async def _refuse_closed(self) -> None:
-        error = RequestError("The session was closed; reload the page for the default one.", code="session_closed")
-        await refuse(self._websocket, error)
+            await self._websocket.send_bytes(await self._session.step_pack(run, step, self._layer, self._columns))
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._websocket.send_text(orjson.dumps(message).decode())
