@@ -49,6 +49,7 @@ export class CanvasStack {
       canvas.style.width = `${width}px`;
       canvas.style.height = `${height}px`;
     }
+    for (const context of this.contexts.values()) context.setTransform(ratio, 0, 0, ratio, 0, 0);
     return true;
   }
 

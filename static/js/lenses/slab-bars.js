@@ -1,0 +1,158 @@
+/** Two bars on one scale: what contiguous slabs would reserve, and what pages reserve; and both wastes as figures. */
+import { fitText, hatch, lerp, textWidth } from '../canvas.js';
+import { count, fill, percent } from '../text.js';
+import { fillHue, hueOf } from './request-hues.js';
+import { texts } from './texts.js';
+
+/** @typedef {import('../palette.js').Palette} Palette */
+/** @typedef {import('../types.d.ts').World} World */
+/** @typedef {import('./slab.js').SlabState} SlabState */
+/** @typedef {import('./tile.js').Box} Box */
+
+/** Slots reserved, and those of them that hold an entry. @typedef {{reserved: number, filled: number}} Use */
+
+/** A stretch of a bar. @typedef {{request: number, start: number, filled: number, size: number}} Stretch */
+
+/** @param {World} world @param {SlabState} state @returns {{use: Use, stretches: Stretch[]}} */
+export function slabUse(world, state) {
+  const stretches = state.slabs.map(({ request, start, size }) => ({ request, start, size, filled: Math.min(size, world.requests.get(request)?.numComputed ?? 0) }));
+  return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
+}
+
+/** Blocks in use, laid end to end by request; a shared block counts once. @param {World} world @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
+export function pagedUse(world) {
+  /** @type {Stretch[]} */
+  const stretches = [];
+  const seen = new Set();
+  let start = 0;
+  let numBlocks = 0;
+  for (const id of world.unfinished) {
+    const request = world.requests.get(id);
+    if (!request) continue;
+    let own = 0;
+    let filled = 0;
+    request.table.forEach((block, logical) => {
+      if (block < 0 || seen.has(block)) return;
+      seen.add(block);
+      own += 1;
+      filled += Math.max(0, Math.min(world.blockSize, request.numComputed - logical * world.blockSize));
+    });
+    numBlocks += own;
+    if (own > 0) stretches.push({ request: id, start, filled, size: own * world.blockSize });
+    start += own * world.blockSize;
+  }
+  return { stretches, numBlocks, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
+}
+
+/** @param {readonly Stretch[]} stretches @param {'size'|'filled'} what @returns {number} */
+function sum(stretches, what) {
+  return stretches.reduce((total, stretch) => total + stretch[what], 0);
+}
+
+/** Share of the reserved slots that hold nothing. @param {Use} use @returns {number|null} */
+export function wasteOf({ reserved, filled }) {
+  return reserved > 0 ? (reserved - filled) / reserved : null;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} heading
+ * @param {World} before @param {World} after @param {number} t how far from the one to the other
+ * @param {SlabState} slabs @param {number} capacity slots @param {boolean} stacked
+ */
+export function drawSlabs(context, palette, area, heading, before, after, t, slabs, capacity, stacked) {
+  const small = palette.px('text-xs');
+  const world = t >= 0.5 ? after : before;
+  const slab = slabUse(world, slabs);
+  const paged = pagedUse(world);
+  grow(slab.stretches, slabUse(before, slabs).stretches, t);
+  const y = area.y + heading;
+  const barHeight = Math.round(small * 1.7);
+  const letterOf = (/** @type {number} */ id) => after.requests.get(id)?.letter ?? '';
+  bar(context, palette, area, y, barHeight, slab.stretches, capacity, letterOf);
+  const y2 = y + barHeight + Math.round(small * 0.7);
+  bar(context, palette, area, y2, Math.round(barHeight * 0.8), paged.stretches, capacity, letterOf);
+  const letters = slabs.refused.map((one) => letterOf(one.request)).join(', ');
+  figures(context, palette, area, y2 + Math.round(barHeight * 0.8) + 6, slab.use, paged, letters, stacked);
+}
+
+/** Filled parts on the way. @param {Stretch[]} stretches @param {readonly Stretch[]} before @param {number} t */
+function grow(stretches, before, t) {
+  for (const stretch of stretches) {
+    const was = before.find((one) => one.request === stretch.request);
+    if (was && t < 1) stretch.filled = lerp(was.filled, stretch.filled, t);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y @param {number} height
+ * @param {readonly Stretch[]} stretches @param {number} capacity @param {(request: number) => string} letterOf */
+function bar(context, palette, area, y, height, stretches, capacity, letterOf) {
+  const scale = area.width / Math.max(1, capacity);
+  context.fillStyle = palette.css('raised');
+  context.fillRect(area.x, y, area.width, height);
+  context.strokeStyle = palette.css('line');
+  context.lineWidth = palette.px('mark');
+  context.strokeRect(area.x + 0.5, y + 0.5, area.width - 1, height - 1);
+  for (const { request, start, filled, size } of stretches) {
+    const x = area.x + start * scale;
+    const width = Math.max(1, size * scale);
+    const done = filled * scale;
+    context.fillStyle = palette.css('control');
+    context.fillRect(x, y, width, height);
+    context.fillStyle = hatch(context, hueOf(palette, request), 6, 1.1);
+    context.fillRect(x + done, y, Math.max(0, width - done), height);
+    context.beginPath();
+    context.rect(x, y, done, height);
+    fillHue(context, palette, request);
+    context.strokeStyle = palette.css('line-strong');
+    context.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), height - 1);
+    letter(context, palette, letterOf(request), x, y + height / 2, done, height);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {string} text @param {number} x @param {number} y middle
+ * @param {number} width @param {number} height */
+function letter(context, palette, text, x, y, width, height) {
+  const size = Math.min(palette.px('text-s'), height * 0.8);
+  context.font = `700 ${size}px ${palette.get('font-ui')}`;
+  if (textWidth(context, text) + 8 > width) return;
+  context.fillStyle = palette.css('on-request');
+  context.textAlign = 'left';
+  context.textBaseline = 'middle';
+  context.fillText(text, x + 5, y + 0.5);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y @param {Use} slab
+ * @param {{use: Use, numBlocks: number}} paged @param {string} refused @param {boolean} stacked */
+function figures(context, palette, area, y, slab, paged, refused, stacked) {
+  const t = texts.pages;
+  const small = palette.px('text-xs');
+  const blocks = fill(paged.numBlocks === 1 ? t.blocks.one : t.blocks.many, { n: paged.numBlocks });
+  const note = paged.use.reserved > 0 ? fill(t.paged, { blocks, slots: count(paged.use.reserved) }) : t.none;
+  context.textBaseline = 'top';
+  context.textAlign = 'left';
+  context.font = palette.font('text-xs');
+  context.fillStyle = palette.css('ink-3');
+  context.fillText(fitText(context, note, area.width * (stacked ? 1 : 0.3)), area.x, y);
+  if (refused !== '') {
+    context.fillStyle = palette.css('warn');
+    context.textAlign = 'right';
+    context.fillText(fitText(context, fill(t.refused, { letters: refused }), area.width * 0.36), area.x + area.width, y);
+    context.textAlign = 'left';
+  }
+  const [left, right] = [wasteOf(paged.use), wasteOf(slab)];
+  if (left === null && right === null) return;
+  context.font = palette.font('text-figure', 'ui', 700);
+  context.fillStyle = palette.css('ink');
+  const size = palette.px('text-figure');
+  const one = left === null ? '' : fill(t.wastePaged, { percent: percent(left) });
+  const two = right === null ? '' : fill(t.wasteSlab, { percent: percent(right) });
+  const top = stacked ? y + small * 1.6 : y + 2;
+  if (stacked) {
+    context.fillText(fitText(context, one, area.width), area.x, top);
+    context.fillText(fitText(context, two, area.width), area.x, top + size * 1.25);
+    return;
+  }
+  const x = area.x + Math.max(area.width * 0.3, textWidth(context, note) * 0.6);
+  context.fillText(one, x, top);
+  context.fillText(two, x + textWidth(context, one) + size * 2, top);
+}
