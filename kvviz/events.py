@@ -367,11 +367,17 @@ Event: TypeAlias = (
 EVENT_TYPES: tuple[type[Any], ...] = Event.__args__
 
 _adapter: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Discriminator("type")])
+_record_adapter: TypeAdapter[tuple[int, int, Event]] = TypeAdapter(
+    tuple[int, int, Annotated[Event, Discriminator("type")]]
+)
 
 
-def parse_event(data: Any) -> Event:
-    """The event that a JSON object describes. Raises pydantic's `ValidationError` (unknown fields are ignored)."""
-    return _adapter.validate_python(data)
+def parse_record(line: bytes) -> tuple[int, int, Event]:
+    """The record that a line of JSON describes; nothing is converted, unknown fields are ignored.
+
+    Raises pydantic's `ValidationError`.
+    """
+    return _record_adapter.validate_json(line, strict=True)
 
 
 def event_schema() -> dict[str, Any]:

@@ -6,34 +6,61 @@ Reading trusts nothing: sizes are bounded before anything is unpacked, arrays ar
 from __future__ import annotations
 
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS, check_range
-from kvviz.errors import ConfigError, MissingError, RecordingError
-from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_event
+from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
+from kvviz.errors import KvvizError, MissingError, RecordingError
+from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
 from kvviz.frames import FrameSource, Norms, StepFrame
 
 #: Limits of what is read, in bytes unless they say otherwise.
 MAX_FILE_BYTES = 512 * 2**20
-MAX_EVENTS_BYTES = 512 * 2**20
+MAX_EVENTS_BYTES = 256 * 2**20
 MAX_HEADER_BYTES = 4 * 2**20
 MAX_MEMBER_BYTES = 256 * 2**20
 MAX_MEMBERS = 200_000
 MAX_RECORDS = 2_000_000
 MAX_RECORD_BYTES = 16 * 2**20
+MAX_LAYERS = 4_096
 
-_FRAME = re.compile(r"frames/(\d{1,9})\.([a-z_]{1,20})\.npy\Z")
+_FRAME = re.compile(r"frames/([0-9]{1,9})\.([a-z_]{1,20})\.npy\Z")
 _KNOWN_TYPES = {event.__dataclass_fields__["type"].default for event in EVENT_TYPES}
-_REQUIRED = {"model": ("num_layers", "layers"), "pool": ("num_blocks", "block_size", "bytes_per_token")}
+
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class _Layer(BaseModel):
+    key_shape: tuple[_Count, _Count] = (0, 0)
+    value_shape: tuple[_Count, _Count] = (0, 0)
+
+
+class _Model(BaseModel):
+    num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+    layers: Annotated[list[_Layer], Field(max_length=MAX_LAYERS)]
+
+
+class _Pool(BaseModel):
+    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)]
+    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
+    bytes_per_token: _Count
+
+
+class _Header(BaseModel):
+    """What a reader needs of a header."""
+
+    model: _Model
+    pool: _Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +83,14 @@ class Recording(FrameSource):
         self._archive = archive
         self._frames: dict[int, set[str]] = {}
         self._check_members()
-        self.header = self._read_header()
+        self.header, self._needed = self._read_header()
         self.lines: list[bytes] = []
         self.num_unknown = 0
         self.num_steps = 0
         self._writes: dict[int, _Written] = {}
         self._steps_of: dict[int, list[int]] = {}
         self._chunks: dict[int, tuple[int, int, int]] = {}
+        self._num_tokens: dict[int, int] = {}
         self._read_events()
 
     @classmethod
@@ -78,12 +106,16 @@ class Recording(FrameSource):
             archive = zipfile.ZipFile(stream)
         except FileNotFoundError as error:
             raise RecordingError(f"There is no file {stream!s}; check the name.", code="no_file") from error
-        except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
             raise RecordingError(
                 "This is not a kvviz recording: a zip file was expected (a .kvviz made by kvviz), but it is broken or "
                 "of another kind.",
             ) from error
-        return cls(archive)
+        try:
+            return cls(archive)
+        except BaseException:
+            archive.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -98,27 +130,28 @@ class Recording(FrameSource):
         if not {"heads", "heads_scale"} <= self._frames.get(step, set()) or step not in self._chunks:
             raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
         request_id, start, num_new = self._chunks[step]
-        heads = self._array(step, "heads", np.uint8, 3)
+        heads = self._array(step, "heads", np.uint8, (self._num_layers, None, start + num_new))
+        key_norm, value_norm = self._norms_of(step, start, num_new)
         return StepFrame(
             step=step,
             request_id=request_id,
             start=start,
             num_new=num_new,
-            num_tokens=heads.shape[2],
+            num_tokens=start + num_new,
             heads=heads,
-            heads_scale=self._array(step, "heads_scale", np.float32, 2),
-            key_norm=self._norm(step, "key_norm", len(heads), num_new),
-            value_norm=self._norm(step, "value_norm", len(heads), num_new),
+            heads_scale=self._array(step, "heads_scale", np.float32, heads.shape[:2]),
+            key_norm=key_norm,
+            value_norm=value_norm,
         )
 
     def norms(self, request_id: int) -> list[Norms]:
         """Norms of a request, from all its frames."""
-        steps = [step for step in self._steps_of.get(request_id, ()) if "key_norm" in self._frames.get(step, ())]
         found = []
-        for step in steps:
-            _, start, num_new = self._chunks[step]
-            key, value = (self._array(step, name, np.float16, 2) for name in ("key_norm", "value_norm"))
-            found.append(Norms(start + num_new - key.shape[1], key, value))
+        for step in self._steps_of.get(request_id, ()):
+            of_request, start, num_new = self._chunks[step]
+            if of_request == request_id and {"key_norm", "value_norm"} <= self._frames.get(step, set()):
+                key, value = self._norms_of(step, start, num_new)
+                found.append(Norms(start + num_new - key.shape[1], key, value))
         return found
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,20 +161,23 @@ class Recording(FrameSource):
             raise MissingError(
                 f"No entry at position {position} was written by record {write_seq}.", code="no_such_entry"
             )
-        layers = self.header["model"]["layers"]
+        layers = self._needed.model.layers
         if not 0 <= layer < len(layers) or not {"keys", "values"} <= self._frames.get(written.step, set()):
             raise MissingError("This recording holds no K and V of that entry.", code="not_captured")
-        at = position - written.start
         vectors = []
-        for name, shape in (("keys", layers[layer]["key_shape"]), ("values", layers[layer]["value_shape"])):
-            stored = self._array(written.step, name, np.uint8, 3)
-            scale = self._array(written.step, f"{name}_scale", np.float32, 2)
-            try:
-                row = stored[layer, at, : shape[0] * shape[1]].reshape(shape)
-                vectors.append((row.astype(np.float32) - 128) * scale[layer, at])
-            except (IndexError, ValueError) as error:
-                raise MissingError("This recording's K and V do not fit its header.", code="not_captured") from error
+        for name, shape in (("keys", layers[layer].key_shape), ("values", layers[layer].value_shape)):
+            stored = self._array(written.step, name, np.uint8, (self._num_layers, written.count, None))
+            scale = self._array(written.step, f"{name}_scale", np.float32, stored.shape[:2])
+            width = math.prod(shape)
+            if layer >= self._num_layers or width > stored.shape[2]:
+                raise MissingError("This recording's K and V do not fit its header.", code="damaged")
+            at = layer, position - written.start
+            vectors.append((stored[at][:width].reshape(shape).astype(np.float32) - 128) * scale[at])
         return vectors[0], vectors[1]
+
+    @property
+    def _num_layers(self) -> int:
+        return self._needed.model.num_layers
 
     def _check_members(self) -> None:
         infos = self._archive.infolist()
@@ -151,30 +187,30 @@ class Recording(FrameSource):
             if match := _FRAME.match(info.filename):
                 self._frames.setdefault(int(match[1]), set()).add(match[2])
 
-    def _read(self, name: str, limit: int) -> bytes:
+    @contextmanager
+    def _member(self, name: str, limit: int) -> Iterator[BinaryIO]:
+        """A member to read from; what is wrong with it becomes a `RecordingError`, also while it is read."""
         try:
             info = self._archive.getinfo(name)
-            if info.file_size > limit:
-                raise RecordingError(
-                    f"{name} in the recording has {info.file_size:,} B; at most {limit:,} B are read.", code="too_large"
-                )
-            with self._archive.open(info) as member:
-                data = member.read(limit + 1)
         except KeyError as error:
             raise RecordingError(f"The recording has no {name}; it is incomplete or not made by kvviz.") from error
-        except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-            raise RecordingError(f"{name} in the recording cannot be unpacked: the file is damaged.") from error
+        if info.file_size > limit:
+            raise RecordingError(
+                f"{name} in the recording has {info.file_size:,} B; at most {limit:,} B are read.", code="too_large"
+            )
+        try:
+            with self._archive.open(info) as member, io.BufferedReader(member, 2**18) as reader:  # type: ignore[type-var]
+                yield reader
+        except KvvizError:
+            raise
         except Exception as error:  # zlib.error, lzma.LZMAError: each decompressor has its own
             raise RecordingError(f"{name} in the recording cannot be unpacked: the file is damaged.") from error
-        if len(data) > limit:
-            raise RecordingError(
-                f"{name} in the recording is longer than it says; the file is damaged.", code="too_large"
-            )
-        return data
 
-    def _read_header(self) -> dict[str, Any]:
+    def _read_header(self) -> tuple[dict[str, Any], _Header]:
+        with self._member("header.json", MAX_HEADER_BYTES) as member:
+            text = member.read()
         try:
-            header = orjson.loads(self._read("header.json", MAX_HEADER_BYTES))
+            header = orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise RecordingError("header.json in the recording is not JSON; the file is damaged.") from error
         version = header.get("format") if isinstance(header, dict) else None
@@ -185,72 +221,102 @@ class Recording(FrameSource):
                 f"The recording has format {version} and this kvviz reads up to {FORMAT_VERSION}; install a newer one.",
                 code="newer_format",
             )
-        for part, names in _REQUIRED.items():
-            missing = [name for name in names if name not in (header.get(part) or {})]
-            if missing:
-                raise RecordingError(f"header.json in the recording lacks {part}.{missing[0]}; the file is damaged.")
-        _check_pool(header["pool"])
-        return header  # type: ignore[no-any-return]
+        try:
+            return header, _Header.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise RecordingError(
+                f"header.json in the recording has a wrong {where} ({first['msg'].lower()}); the file is damaged."
+            ) from error
 
     def _read_events(self) -> None:
-        data = self._read("events.ndjson", MAX_EVENTS_BYTES)
         step = 0
-        for number, line in enumerate(data.splitlines()):
-            if number >= MAX_RECORDS or len(line) > MAX_RECORD_BYTES:
-                raise RecordingError(f"Record {number} of the recording is beyond what is read.", code="too_large")
-            try:
-                seq, t_us, event = orjson.loads(line)
-                kind = event["type"]
-                if seq != number or not isinstance(t_us, int) or not isinstance(kind, str):
-                    raise ValueError("a record is [seq, t_us, event]")
-                if kind in _KNOWN_TYPES:
-                    parse_event(event)
-                else:
-                    self.num_unknown += 1
-            except (ValueError, KeyError, TypeError, ValidationError) as error:
-                raise RecordingError(
-                    f"Record {number} of the recording is not what kvviz writes; the file is damaged.", seq=number
-                ) from error
-            self.lines.append(line)
-            if kind == "step_started":
-                step = self.num_steps = event["step"]
-            elif kind == "kv_written" and event["positions"]:
-                written = _Written(step, event["request_id"], event["positions"][0], len(event["positions"]))
-                self._writes[seq] = written
-                self._chunks.setdefault(step, (written.request_id, written.start, written.count))
-                self._steps_of.setdefault(written.request_id, []).append(step)
+        with self._member("events.ndjson", MAX_EVENTS_BYTES) as member:
+            for number, line in enumerate(iter(lambda: member.readline(MAX_RECORD_BYTES + 1), b"")):
+                if number >= MAX_RECORDS or len(line) > MAX_RECORD_BYTES:
+                    raise RecordingError(f"Record {number} of the recording is beyond what is read.", code="too_large")
+                line = line.rstrip(b"\r\n")
+                event = _check_record(number, line)
+                self.lines.append(line)
+                match event["type"]:
+                    case "step_started":
+                        step = event["step"]
+                        self.num_steps += 1
+                    case "request_added":
+                        self._num_tokens[event["request_id"]] = len(event["token_ids"])
+                    case "token_sampled":
+                        request_id = event["request_id"]
+                        self._num_tokens[request_id] = self._num_tokens.get(request_id, 0) + 1
+                    case "kv_written":
+                        self._note_write(number, step, event)
+                    case kind if kind not in _KNOWN_TYPES:
+                        self.num_unknown += 1
 
-    def _norm(self, step: int, name: str, num_layers: int, num_new: int) -> np.ndarray:
-        if name not in self._frames[step]:
-            return np.full((num_layers, num_new), np.nan, np.float16)
-        return self._array(step, name, np.float16, 2)
+    def _note_write(self, seq: int, step: int, event: Mapping[str, Any]) -> None:
+        """Remember where entries were written, unless the positions are none that the request has."""
+        request_id, positions = event["request_id"], event["positions"]
+        num_tokens = self._num_tokens.get(request_id, 0)
+        if not positions or positions[0] < 0 or positions[-1] >= num_tokens:
+            return
+        if positions != list(range(positions[0], positions[0] + len(positions))):
+            return
+        self._writes[seq] = _Written(step, request_id, positions[0], len(positions))
+        self._steps_of.setdefault(request_id, []).append(step)
+        self._chunks.setdefault(step, (request_id, positions[0], len(positions)))
 
-    def _array(self, step: int, name: str, dtype: Any, ndim: int) -> np.ndarray:
-        """One array member; its claimed size must be the size it has."""
+    def _norms_of(self, step: int, start: int, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+        """Norms f16 [L, k] of the entries up to the step's last; NaN where the file has none."""
+        if not {"key_norm", "value_norm"} <= self._frames.get(step, set()):
+            nothing = np.full((self._num_layers, num_new), np.nan, np.float16)
+            return nothing, nothing
+        key = self._array(step, "key_norm", np.float16, (self._num_layers, None))
+        value = self._array(step, "value_norm", np.float16, key.shape)
+        if not num_new <= key.shape[1] <= start + num_new:
+            raise _damaged(f"frames/{step}.key_norm.npy")
+        return key, value
+
+    def _array(self, step: int, name: str, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+        """One array member of that shape (None: any size but 0); its claimed size must be the size it has."""
         member = f"frames/{step}.{name}.npy"
-        data = io.BytesIO(self._read(member, MAX_MEMBER_BYTES))
+        with self._member(member, MAX_MEMBER_BYTES) as reader:
+            data = io.BytesIO(reader.read())
         try:
             version = np.lib.format.read_magic(data)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, claimed = read(data)
+            has, fortran, claimed = read(data)
             rest = data.getbuffer()[data.tell() :]
-            count = int(np.prod(shape, dtype=np.int64))
-            if fortran or claimed != np.dtype(dtype) or len(shape) != ndim or count * claimed.itemsize != len(rest):
+            fits = len(has) == len(shape) and all(
+                h == w or (w is None and h > 0) for h, w in zip(has, shape, strict=True)
+            )
+            if fortran or claimed != np.dtype(dtype) or not fits or math.prod(has) * claimed.itemsize != len(rest):
                 raise ValueError("not the array that was expected")
-            return np.frombuffer(rest, claimed).reshape(shape)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise MissingError(
-                f"{member} in the recording is not an array as kvviz writes it.", code="damaged"
-            ) from error
+            array = np.frombuffer(rest, claimed).reshape(has)
+        except Exception as error:  # the header is a Python literal, and its parser has as many exceptions
+            raise _damaged(member) from error
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            raise _damaged(member)
+        return array
 
 
-def _check_pool(pool: Mapping[str, Any]) -> None:
-
+def _check_record(number: int, line: bytes) -> dict[str, Any]:
+    """The event in a line, as JSON. Raises `RecordingError` when it is not the record of that number."""
     try:
-        check_range("pool.num_blocks", pool["num_blocks"], 1, MAX_NUM_BLOCKS)
-        check_range("pool.block_size", pool["block_size"], 1, MAX_BLOCK_SIZE)
-    except ConfigError as error:
-        raise RecordingError(f"header.json in the recording: {error.message}") from error
+        seq, t_us, event = orjson.loads(line)
+        kind = event["type"]
+        if seq != number or not isinstance(t_us, int) or not isinstance(kind, str):
+            raise ValueError("a record is [seq, t_us, event]")
+        if kind in _KNOWN_TYPES:
+            parse_record(line)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise RecordingError(
+            f"Record {number} of the recording is not what kvviz writes; the file is damaged.", seq=number
+        ) from error
+    return event  # type: ignore[no-any-return]
+
+
+def _damaged(member: str) -> MissingError:
+    return MissingError(f"{member} in the recording is not an array as kvviz writes it.", code="damaged")
 
 
 def write_recording(
@@ -267,8 +333,10 @@ def write_recording(
             with partial.open("wb") as stream:
                 write_recording(stream, header, lines, frames)
             partial.replace(path)
-        except OSError as error:
+        except BaseException as error:
             partial.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
             raise RecordingError(
                 f"{path} cannot be written ({error.strerror}); choose a folder that exists and is writable.",
                 code="no_file",
