@@ -60,7 +60,7 @@ def frames() -> tuple[StepFrame, ...]:
     found: list[StepFrame] = []
     for event in run()[1]:
         step = getattr(event, "step", step)
-        if not isinstance(event, KvWritten) or len(found) == 12:
+        if not isinstance(event, KvWritten) or len(found) == 5:
             continue
         num_new, num_tokens = len(event.positions), event.positions[-1] + 1
         heads, scale = quantise_rows(chance.random((LAYERS, HEADS, num_tokens)))
@@ -144,20 +144,20 @@ def refused(data: bytes, code: str = "bad_recording") -> RecordingError:
 
 def asked_for_everything(recording: Recording) -> Iterator[Callable[[], object]]:
     """Every question that a page may ask of a recording."""
-    layers = (0, LAYERS - 1, LAYERS, -1)
-    for step in (*range(15), 10**6):
+    layers = (0, LAYERS, -1)
+    for step in (*range(7), 10**6):
         for layer in layers:
             yield functools.partial(recording.pack_step, step, layer)
             yield functools.partial(recording.pack_heads, step, layer)
         yield functools.partial(recording.pack_triangle, step, 0, 0)
         yield functools.partial(recording.pack_scores, step, 0, 0)
-    for request_id in (0, 1, 99):
+    for request_id in (0, 99):
         yield functools.partial(recording.pack_norms, request_id)
-        for record in run()[2][:60]:
-            for layer in layers:
-                seq, _, event = orjson.loads(record)
-                for position in event.get("positions", [0]):
-                    yield functools.partial(recording.pack_entry, request_id, position, layer, seq)
+        for seq, event in enumerate(run()[1][:40]):
+            if isinstance(event, KvWritten):
+                for position in (event.positions[0], event.positions[-1], 10**6):
+                    for layer in layers:
+                        yield functools.partial(recording.pack_entry, request_id, position, layer, seq)
 
 
 def opens_or_says_why(data: bytes) -> bool:
@@ -570,18 +570,8 @@ def test_only_so_many_of_everything_are_read(monkeypatch: pytest.MonkeyPatch) ->
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
             refused(whole(), "too_large")
-    monkeypatch.setattr(module, "MAX_MEMBERS", 10)
+    monkeypatch.setattr(module, "MAX_MEMBERS", len(members_of(whole())) - 1)
     assert "members" in refused(whole()).message
-
-
-def test_too_many_members_are_refused() -> None:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        archive.writestr("header.json", orjson.dumps(header()))
-        info = zipfile.ZipInfo("frames/1.heads.npy")
-        archive.writestr(info, b"")
-        archive.filelist += [info] * (module.MAX_MEMBERS - 1)
-    refused(target.getvalue())
 
 
 # Arrays.
