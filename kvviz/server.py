@@ -20,7 +20,8 @@ from starlette.types import ASGIApp
 
 from kvviz.assets import find_assets
 from kvviz.errors import ConfigError
-from kvviz.sessions import Limits, Sessions
+from kvviz.limits import Limits
+from kvviz.sessions import Sessions
 from kvviz.sources.commands import AddRequest
 from kvviz.sources.library import Library
 from kvviz.sources.loading import Load, LoadStatus

@@ -7,123 +7,24 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kvviz.errors import KvvizError, MissingError, RequestError
+from kvviz.limits import Limits
+from kvviz.session import Session
 from kvviz.sources.commands import AddRequest, Pause, RunSettings
 from kvviz.sources.library import Entry, Library
-from kvviz.sources.live import LiveSource, OpenModel
+from kvviz.sources.live import LiveSource
+from kvviz.sources.live_model import OpenModel
 from kvviz.sources.loading import Load, Loader, LoadStatus
 from kvviz.sources.recorded import RecordedSource
-from kvviz.sources.source import PlayState, Run, Source
+from kvviz.sources.source import PlayState
 from kvviz.sources.turns import Turns
-
-T = TypeVar("T")
 
 #: Id of the live session that all tabs of `/` share.
 LIVE_ID = "live"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Every limit of a server, by name. Sizes are bytes, times seconds.
-
-    A live session that nobody has watched for `idle_s` is closed (the default one is only paused); one that nobody has
-    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket.
-    """
-
-    max_live_sessions: int = 3
-    max_recordings: int = 16
-    max_clients: int = 200
-    idle_s: float = 1_800.0
-    replaceable_s: float = 60.0
-    beat_s: float = 15.0
-    frame_bytes: int = 256 * 2**20
-    max_pool_bytes: int = 2 * 2**30
-    max_upload_bytes: int = 256 * 2**20
-    max_uploads_bytes: int = 2**30
-    max_message_bytes: int = 2**20
-    max_pending_commands: int = 64
-    batch_records: int = 1_000
-
-
-class Session:
-    """One source with the clients that watch it."""
-
-    def __init__(self, session_id: str, source: Source, loop: asyncio.AbstractEventLoop) -> None:
-        self.session_id = session_id
-        self.source = source
-        self.closed = False
-        self.unwatched_since_s = time.monotonic()
-        self._loop = loop
-        self._watchers: dict[object, Callable[[], None]] = {}
-        self._wake_is_due = False
-        self._packs: dict[tuple[Any, ...], asyncio.Future[bytes]] = {}
-        source.on_change = self.notify
-
-    @property
-    def num_clients(self) -> int:
-        """How many clients watch."""
-        return len(self._watchers)
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` on the event loop whenever something is new; the answer ends it."""
-        key = object()
-        self._watchers[key] = wake
-        self.wake_all()
-
-        def leave() -> None:
-            if self._watchers.pop(key, None) is not None and not self._watchers:
-                self.unwatched_since_s = time.monotonic()
-            self.wake_all()
-
-        return leave
-
-    def notify(self) -> None:
-        """Something is new: wake the clients. From any thread; many calls make one wake."""
-        if not self._wake_is_due:
-            self._wake_is_due = True
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.wake_all)
-
-    def wake_all(self) -> None:
-        """Wake the clients now, on the event loop."""
-        self._wake_is_due = False
-        for wake in tuple(self._watchers.values()):
-            wake()
-
-    async def read(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which reads only what has been captured."""
-        return await asyncio.wrap_future(self.source.read(work))
-
-    async def between_steps(self, work: Callable[[], T]) -> T:
-        """What `work` gives when called while no step runs."""
-        return await asyncio.wrap_future(self.source.between_steps(work))
-
-    def touch(self) -> None:
-        """Somebody used the session without watching it."""
-        self.unwatched_since_s = time.monotonic()
-
-    async def file(self, spare: Path) -> Path:
-        """A recording of the session: the file that it plays, or one written to `spare`."""
-        return await asyncio.wrap_future(self.source.save(spare))
-
-    async def step_pack(self, run: Run, step: int, layer: int, columns: int) -> bytes:
-        """The pack that is pushed after a step, made once for all clients that want the same."""
-        key = (run.log.log_id, step, layer, columns)
-        if key not in self._packs:
-            while len(self._packs) >= 8:
-                del self._packs[next(iter(self._packs))]
-            self._packs[key] = asyncio.ensure_future(self.read(lambda: run.frames.pack_step(step, layer, columns)))
-        return await asyncio.shield(self._packs[key])
-
-    async def close(self) -> None:
-        """End the session; its clients are told."""
-        self.closed = True
-        self.wake_all()
-        await asyncio.to_thread(self.source.close)
 
 
 class Sessions:

@@ -17,7 +17,7 @@ from kvviz.frames import FrameSource
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
-from kvviz.sources.live import LiveModel, OpenModel
+from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Progress
 
 NUM_LAYERS = 4

@@ -19,9 +19,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from kvviz.errors import ConfigError
+from kvviz.limits import Limits
 from kvviz.recording import Recording
 from kvviz.server import ServerConfig, bind, create_app, page_url
-from kvviz.sessions import Limits
 from kvviz.web.guard import CONTENT_SECURITY_POLICY
 from kvviz.web.static import MEDIA_TYPES
 

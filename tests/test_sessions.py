@@ -15,9 +15,10 @@ from running import running, wait_for
 from kvviz.assets import find_assets
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, KvvizError, ModelError, RequestError
+from kvviz.limits import Limits
 from kvviz.recording import write_recording
 from kvviz.server import ServerConfig
-from kvviz.sessions import LIVE_ID, Limits, Sessions
+from kvviz.sessions import LIVE_ID, Sessions
 from kvviz.sources.commands import AddRequest, Play, RunSettings, Start, Step, command_id, parse_command
 from kvviz.sources.library import Library
 from kvviz.sources.live import LiveSource

@@ -16,8 +16,8 @@ from fake_model import NUM_LAYERS, fake_load
 from running import Running, Socket, running, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from kvviz.limits import Limits
 from kvviz.server import ServerConfig
-from kvviz.sessions import Limits
 from kvviz.sources.commands import COMMAND_NAMES
 
 

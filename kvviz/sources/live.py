@@ -9,11 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from kvviz.errors import KvvizError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource
 from kvviz.sources.commands import (
     AddRequest,
     Cancel,
@@ -26,79 +25,12 @@ from kvviz.sources.commands import (
     Start,
     Step,
 )
-from kvviz.sources.source import LogView, PlayState, Run
+from kvviz.sources.live_model import LiveModel, OpenModel
+from kvviz.sources.source import PlayState, Run
 from kvviz.sources.turns import Turns
 from kvviz.sources.worker import Worker, as_kvviz_error
 
 T = TypeVar("T")
-
-
-class LiveModel(Protocol):
-    """A model with its engine, tokenizer, log and frames; `kvviz.model.session.ModelSession` is the real one.
-
-    Used from one thread, but for `log` and those frames that have been captured.
-    """
-
-    @property
-    def log(self) -> LogView:
-        """Its events."""
-        ...
-
-    @property
-    def frames(self) -> FrameSource:
-        """Its tensors."""
-        ...
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a step would compute anything."""
-        ...
-
-    @property
-    def num_steps(self) -> int:
-        """Steps that have run."""
-        ...
-
-    def header(self) -> dict[str, Any]:
-        """The header of docs/wire.md."""
-        ...
-
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-    ) -> int:
-        """Put a prompt in the waiting line; the answer is its request id."""
-        ...
-
-    def step(self) -> bool:
-        """Run one step; False when there is no work."""
-        ...
-
-    def cancel(self, request_id: int) -> None:
-        """End a request."""
-        ...
-
-    def reset_prefix_cache(self) -> bool:
-        """Forget every cached prefix; False while a block is in use."""
-        ...
-
-    def snapshot(self) -> Callable[[Path], None]:
-        """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the pool."""
-        ...
-
-
-#: Makes a model session with a new log; raises `KvvizError` when the settings do not do.
-OpenModel = Callable[[RunSettings], LiveModel]
 
 
 class LiveSource:

@@ -15,7 +15,7 @@ from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource
 from kvviz.log import EventLog
 from kvviz.sources.commands import RunSettings
-from kvviz.sources.live import LiveModel, OpenModel
+from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Load, Progress
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from starlette.responses import FileResponse, Response
 
 from kvviz.errors import MissingError, RecordingError
 from kvviz.frames import FrameSource
-from kvviz.sessions import Session, Sessions
+from kvviz.session import Session
+from kvviz.sessions import Sessions
 from kvviz.sources.commands import MAX_COLUMNS, MAX_ID
 from kvviz.web.replies import NO_STORE, json_response
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from kvviz.sessions import Session
+from kvviz.session import Session
 from kvviz.sources.source import Run
 
 
@@ -41,22 +42,32 @@ class Cursor:
             "checkpoint": checkpoint,
         }
 
-    def next_records(self, limit: int) -> list[bytes] | None:
+    def next_records(self, limit: int) -> Batch | None:
         """The next records, at most `limit`; empty at the head; None when the log no longer has the next one."""
-        batch = self.log.encoded(self.seq, limit)
-        if not batch:
-            return batch
-        if seq_of(batch[0]) != self.seq + 1:
+        encoded = self.log.encoded(self.seq, limit)
+        if encoded and _seq_of(encoded[0]) != self.seq + 1:
             return None
-        self.seq += len(batch)
+        key = (self.log.log_id, self.seq, len(encoded))
+        batch: Batch | None = self._session.batches.get(key)
+        if batch is None:
+            batch = Batch(len(encoded), _records_message(encoded))
+            self._session.batches.put(key, batch)
+        self.seq += len(encoded)
         return batch
 
 
-def seq_of(record: bytes) -> int:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some records as one message, encoded once for all clients that are at the same place."""
+
+    num_records: int
+    message: str
+
+
+def _seq_of(record: bytes) -> int:
     """The `seq` of an encoded record `[seq, t_us, event]`."""
     return int(record[1 : record.index(b",")])
 
 
-def records_message(batch: list[bytes]) -> str:
-    """The `records` message around records that are encoded already."""
-    return (b'{"type":"records","records":[' + b",".join(batch) + b"]}").decode()
+def _records_message(encoded: list[bytes]) -> str:
+    return (b'{"type":"records","records":[' + b",".join(encoded) + b"]}").decode()

@@ -1,0 +1,28 @@
+"""Every limit of a server, in one frozen config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every limit of a server, by name. Sizes are bytes, times seconds.
+
+    A live session that nobody has watched for `idle_s` is closed (the default one is only paused); one that nobody has
+    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket.
+    """
+
+    max_live_sessions: int = 3
+    max_recordings: int = 16
+    max_clients: int = 200
+    idle_s: float = 1_800.0
+    replaceable_s: float = 60.0
+    beat_s: float = 15.0
+    frame_bytes: int = 256 * 2**20
+    max_pool_bytes: int = 2 * 2**30
+    max_upload_bytes: int = 256 * 2**20
+    max_uploads_bytes: int = 2**30
+    max_message_bytes: int = 2**20
+    max_pending_commands: int = 64
+    batch_records: int = 1_000

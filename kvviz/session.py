@@ -1,0 +1,115 @@
+"""A session: one source of events with the clients that watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from kvviz.sources.source import Run, Source
+
+T = TypeVar("T")
+
+#: How many values a session keeps for clients that are about to want the same.
+NUM_RECENT = 8
+
+
+class Recent(Generic[T]):
+    """The last few values by key."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[Any, ...], T] = {}
+
+    def get(self, key: tuple[Any, ...]) -> T | None:
+        """The value, if it is still here."""
+        return self._values.get(key)
+
+    def put(self, key: tuple[Any, ...], value: T) -> None:
+        """Keep a value, and drop the oldest one beyond the limit."""
+        self._values[key] = value
+        if len(self._values) > NUM_RECENT:
+            del self._values[next(iter(self._values))]
+
+
+class Session:
+    """One source with the clients that watch it.
+
+    `batches` is where clients share what has been encoded for one of them.
+    """
+
+    def __init__(self, session_id: str, source: Source, loop: asyncio.AbstractEventLoop) -> None:
+        self.session_id = session_id
+        self.source = source
+        self.closed = False
+        self.unwatched_since_s = time.monotonic()
+        self._loop = loop
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._wake_is_due = False
+        self.batches: Recent[Any] = Recent()
+        self._packs: Recent[asyncio.Future[bytes]] = Recent()
+        source.on_change = self.notify
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients watch."""
+        return len(self._watchers)
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` on the event loop whenever something is new; the answer ends it."""
+        key = object()
+        self._watchers[key] = wake
+        self.wake_all()
+
+        def leave() -> None:
+            if self._watchers.pop(key, None) is not None and not self._watchers:
+                self.unwatched_since_s = time.monotonic()
+            self.wake_all()
+
+        return leave
+
+    def notify(self) -> None:
+        """Something is new: wake the clients. From any thread; many calls make one wake."""
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.wake_all)
+
+    def wake_all(self) -> None:
+        """Wake the clients now, on the event loop."""
+        self._wake_is_due = False
+        for wake in tuple(self._watchers.values()):
+            wake()
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """What `work` gives, which reads only what has been captured."""
+        return await asyncio.wrap_future(self.source.read(work))
+
+    async def between_steps(self, work: Callable[[], T]) -> T:
+        """What `work` gives when called while no step runs."""
+        return await asyncio.wrap_future(self.source.between_steps(work))
+
+    def touch(self) -> None:
+        """Somebody used the session without watching it."""
+        self.unwatched_since_s = time.monotonic()
+
+    async def file(self, spare: Path) -> Path:
+        """A recording of the session: the file that it plays, or one written to `spare`."""
+        return await asyncio.wrap_future(self.source.save(spare))
+
+    async def step_pack(self, run: Run, step: int, layer: int, columns: int) -> bytes:
+        """The pack that is pushed after a step, made once for all clients that want the same."""
+        key = (run.log.log_id, step, layer, columns)
+        pack = self._packs.get(key)
+        if pack is None:
+            pack = asyncio.ensure_future(self.read(lambda: run.frames.pack_step(step, layer, columns)))
+            self._packs.put(key, pack)
+        return await asyncio.shield(pack)
+
+    async def close(self) -> None:
+        """End the session; its clients are told."""
+        self.closed = True
+        self.wake_all()
+        await asyncio.to_thread(self.source.close)
