@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import DynamicCache, PreTrainedModel
 
+from kvviz.bench_page import PageResult, measure_page
 from kvviz.config import EngineConfig
 from kvviz.model.loading import load
 from kvviz.model.observed import ObservedModel
@@ -201,8 +202,8 @@ def measure_memory(observed: ObservedModel, progress: Callable[[str], None]) -> 
     return MemoryResult(full, process.memory_info().rss, GROWTH_STEPS)
 
 
-def main(*, as_json: bool = False, model: str | None = None, memory: bool = False) -> None:
-    """Measure and print; the `kvviz bench` command."""
+def main(*, as_json: bool = False, model: str | None = None, memory: bool = False, page: bool = False) -> None:
+    """Measure and print; the `kvviz bench` command. Raises `KvvizError` when what it needs is missing."""
     console = Console(stderr=True)
     loaded = load(model, "float32", lambda *_: None)
     observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
@@ -211,16 +212,18 @@ def main(*, as_json: bool = False, model: str | None = None, memory: bool = Fals
         console.print(f"decoding at {context} tokens of context …")
         decode.append(measure_decode(loaded.model, observed, context))
     grown = measure_memory(observed, console.print) if memory else None
+    shown = measure_page() if page else None
     if as_json:
         result: dict[str, Any] = {"model": loaded.name, "threads": torch.get_num_threads()}
         result["decode"] = [asdict(item) for item in decode]
         result["memory"] = {**asdict(grown), "growth": grown.growth} if grown else None
+        result["page"] = asdict(shown) if shown else None
         print(json.dumps(result, indent=2))
         return
-    _print(loaded.name, decode, grown)
+    _print(loaded.name, decode, grown, shown)
 
 
-def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None) -> None:
+def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None, shown: PageResult | None) -> None:
     title = f"{name}, fp32, {torch.get_num_threads()} threads: decoding with everything captured ÷ generate()"
     table = Table(title=title)
     for column in ("context", "ratio (quartiles)", "worst", "baseline", "engine", "not forward", "bytes per step"):
@@ -241,4 +244,9 @@ def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None
         console.print(
             f"memory: {grown.full_bytes / 2**20:,.0f} MiB resident once the budgets are full, "
             f"{grown.later_bytes / 2**20:,.0f} MiB {grown.num_steps:,} steps later ({grown.growth:+.1%})"
+        )
+    if shown:
+        console.print(
+            f"page: {shown.work_median_ms:.1f} ms of main-thread work per animation frame, p95 {shown.work_p95_ms:.1f} ms, "
+            f"{shown.late_share:.1%} of {shown.num_frames} frames later than 25 ms, {shown.model_steps} model steps meanwhile"
         )

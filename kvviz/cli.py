@@ -193,7 +193,7 @@ def bench(
     """Measure the speed of decoding, against the same model without kvviz."""
     from kvviz import bench as benchmark
 
-    benchmark.main(as_json=as_json, model=model, memory=memory)
+    benchmark.main(as_json=as_json, model=model, memory=memory, page=page)
 
 
 @app.command()

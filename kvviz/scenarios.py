@@ -45,11 +45,11 @@ SCENARIOS = (
     Scenario(
         name="1-first-minute",
         title="Prefill, decode, a prefix hit and an eviction",
-        config=EngineConfig(num_blocks=10),
+        config=EngineConfig(num_blocks=8),
         turns=(
             Turn(prompt="Why is the sky blue?", max_new_tokens=32),
             Turn(prompt="And why are sunsets red?", max_new_tokens=20, follows=True),
-            Turn(prompt="Write one line about the sea.", max_new_tokens=24),
+            Turn(prompt="Describe the sea to somebody who has never seen it.", max_new_tokens=40),
         ),
     ),
     Scenario(
