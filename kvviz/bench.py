@@ -247,6 +247,7 @@ def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None
         )
     if shown:
         console.print(
-            f"page: {shown.work_median_ms:.1f} ms of main-thread work per animation frame, p95 {shown.work_p95_ms:.1f} ms, "
-            f"{shown.late_share:.1%} of {shown.num_frames} frames later than 25 ms, {shown.model_steps} model steps meanwhile"
+            f"page: {shown.work_median_ms:.1f} ms of main-thread work per animation frame, "
+            f"p95 {shown.work_p95_ms:.1f} ms, {shown.late_share:.1%} of {shown.num_frames} frames later than 25 ms, "
+            f"{shown.model_steps} model steps meanwhile"
         )

@@ -185,10 +185,9 @@ def events(file: RecordingFile) -> None:
 @app.command()
 def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Also run until the budgets are full, and 5,000 on.")
-    ] = False,
-    model: Model = None,
+    model: Annotated[str | None, typer.Option(help="A hub id, a directory or a .gguf file.")] = None,
+    memory: Annotated[bool, typer.Option(help="Also fill all budgets and run 5,000 more steps (minutes).")] = False,
+    page: Annotated[bool, typer.Option(help="Also watch the page in Chromium while the model decodes.")] = False,
 ) -> None:
     """Measure the speed of decoding, against the same model without kvviz."""
     from kvviz import bench as benchmark
