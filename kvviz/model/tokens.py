@@ -6,15 +6,17 @@ it. Decoding works on a short window of ids, so that spaces and joined character
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
 
 from kvviz.events import Piece
 
-#: Ids of finished text kept in front of the next token as its context.
+#: Finished characters, or tokens that hold whole ones, kept in front of the next token as its context.
 CONTEXT = 4
 #: Tokens that may share one character before what has come is shown as it is.
 MAX_JOINED = 8
@@ -24,14 +26,20 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 @dataclass(slots=True)
 class _Tail:
-    """The end of a sequence: window of ids, the text of its finished part, and how many ids wait for more bytes."""
+    """The end of a sequence: ids of its last finished characters with their text, and ids that wait for more bytes."""
 
-    ids: list[int] = field(default_factory=list)
+    finished: list[list[int]] = field(default_factory=list)
     text: str = ""
-    num_waiting: int = 0
+    waiting: list[int] = field(default_factory=list)
+    pending: bytes = b""
+
+    @property
+    def ids(self) -> list[int]:
+        """The window of ids: never cut inside a character."""
+        return [*chain.from_iterable(self.finished), *self.waiting]
 
     def copy(self) -> _Tail:
-        return _Tail(list(self.ids), self.text, self.num_waiting)
+        return _Tail(list(self.finished), self.text, list(self.waiting), self.pending)
 
 
 class TokenizerText:
@@ -63,21 +71,22 @@ class TokenizerText:
 
     def _next(self, tail: _Tail, token_id: int) -> Piece:
         if token_id in self._special:
-            tail.ids, tail.text, tail.num_waiting = [], "", 0
+            tail.finished, tail.waiting, tail.pending = [[token_id]], [], b""
+            tail.text = self._decode(tail.ids)
             return Piece(text=self._special[token_id], kind="special")
-        tail.ids.append(token_id)
+        tail.waiting.append(token_id)
+        raw = self._raw(token_id)
         whole = self._decode(tail.ids)
-        text = whole.removeprefix(tail.text)
-        if text.endswith(REPLACEMENT) and tail.num_waiting + 1 < MAX_JOINED:
-            raw = self._raw(token_id)
-            if raw is not None and REPLACEMENT.encode() not in raw:
-                tail.num_waiting += 1
+        if raw is not None and whole.endswith(REPLACEMENT) and len(tail.waiting) < MAX_JOINED:
+            tail.pending = _unfinished(tail.pending + raw)
+            if tail.pending:
                 return Piece(text="", kind="bytes", hex=raw.hex(" "))
-        joins, tail.num_waiting = tail.num_waiting + 1, 0
-        tail.ids = tail.ids[-CONTEXT:]
+        text = whole.removeprefix(tail.text) if whole.startswith(tail.text) else self._decode(tail.waiting)
+        joins = len(tail.waiting)
+        tail.finished = [*tail.finished[1 - CONTEXT :], tail.waiting]
+        tail.waiting, tail.pending = [], b""
         tail.text = self._decode(tail.ids)
         if joins > 1:
-            raw = self._raw(token_id)
             return Piece(text=text, kind="bytes", hex=raw.hex(" ") if raw else "", joins=joins)
         return Piece(text=text)
 
@@ -94,6 +103,13 @@ class TokenizerText:
         if all(character in self._bytes for character in token):
             return bytes(self._bytes[character] for character in token)
         return None
+
+
+def _unfinished(data: bytes) -> bytes:
+    """The bytes at the end that begin a character and lack the rest of it."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return decoder.getstate()[0]
 
 
 def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

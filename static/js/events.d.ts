@@ -10,7 +10,7 @@ export type FormatVersion = 1;
  * `kind` is `text`, `special` (a control token, shown by name), or `bytes` (the token holds only part of a
  * character). A `bytes` piece has `hex` ("f0 9f"); the last one of a character also has the finished character in
  * `text` and in `joins` the number of tokens, itself included, that make it. Joined over a sequence the `text` of
- * all pieces equals the decoded whole, special tokens by name.
+ * all pieces equals the decoded whole, special tokens by name; a character that is never finished has no text.
  */
 export interface Piece {
   text: string;
