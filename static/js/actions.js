@@ -15,8 +15,14 @@ export class Actions {
     this.transport = transport;
     /** The engine goes as fast as it can. */
     this.fullSpeed = false;
+    /** The engine was playing when this window paused: reaching the head by play lets it go on. */
+    this.resumeAtHead = false;
     /** @type {(error: Error) => void} */
     this.onError = () => undefined;
+    ctx.timeline.changes.on((what) => {
+      if (what === 'end') this.#reachedHead();
+      else if (what === 'seek' || what === 'begin') this.resumeAtHead = false;
+    });
   }
 
   /** Does an engine listen to this window? */
@@ -49,9 +55,19 @@ export class Actions {
     }
   }
 
+  /** Play has come to the head: from here on a live log is followed. */
+  #reachedHead() {
+    const { timeline, log } = this.ctx;
+    if (log.kind !== 'live') return;
+    timeline.pin(false);
+    if (this.resumeAtHead && this.engineListens && this.hasWork) this.playEngine();
+    this.resumeAtHead = false;
+  }
+
   playPause() {
     const { timeline } = this.ctx;
     if (timeline.pinned && this.enginePlays) {
+      this.resumeAtHead = true;
       void this.command({ command: 'pause' });
       timeline.pause();
     } else if (timeline.moving) {

@@ -17,27 +17,32 @@ export function extendTokenHash(hash, word) {
   return Math.imul(hash ^ word, 16777619) >>> 0;
 }
 
-let a = 0;
-let b = 0;
-let count = 0;
+/** Words of the world being hashed; grows and is used again. */
+let words = new Uint32Array(4096);
 
-/** @param {number} word */
-function put(word) {
-  let k = Math.imul(word, 0xcc9e2d51);
-  k = (k << 15) | (k >>> 17);
-  k = Math.imul(k, 0x1b873593);
-  a ^= k;
-  a = (a << 13) | (a >>> 19);
-  a = (Math.imul(a, 5) + 0xe6546b64) | 0;
-  b ^= k;
-  b = (b << 13) | (b >>> 19);
-  b = (Math.imul(b, 5) + 0xe6546b64) | 0;
-  count++;
+/** @param {number} size */
+function reserve(size) {
+  if (words.length < size) words = new Uint32Array(size * 2);
 }
 
-/** @param {number} h @returns {string} */
-function finish(h) {
-  h ^= count * 4;
+/** MurmurHash3 of `length` words with both seeds. @param {Uint32Array} data @param {number} length @returns {string} */
+function hash(data, length) {
+  let a = SEED_A;
+  let b = SEED_B;
+  for (let i = 0; i < length; i++) {
+    let k = Math.imul(data[i], 0xcc9e2d51);
+    k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);
+    a ^= k;
+    a = (Math.imul((a << 13) | (a >>> 19), 5) + 0xe6546b64) | 0;
+    b ^= k;
+    b = (Math.imul((b << 13) | (b >>> 19), 5) + 0xe6546b64) | 0;
+  }
+  return finish(a, length) + finish(b, length);
+}
+
+/** @param {number} h @param {number} length @returns {string} */
+function finish(h, length) {
+  h ^= length * 4;
   h ^= h >>> 16;
   h = Math.imul(h, 0x85ebca6b);
   h ^= h >>> 13;
@@ -46,46 +51,44 @@ function finish(h) {
   return (h >>> 0).toString(16).padStart(8, '0');
 }
 
-/** Digest of a list of words. @param {ArrayLike<number>} words @returns {string} */
-export function digestWords(words) {
-  a = SEED_A;
-  b = SEED_B;
-  count = 0;
-  for (let i = 0; i < words.length; i++) put(words[i]);
-  return finish(a) + finish(b);
+/** Digest of a list of words. @param {ArrayLike<number>} list @returns {string} */
+export function digestWords(list) {
+  return hash(Uint32Array.from(list), list.length);
 }
 
 /** 16 hex digits. @param {World} world @param {number} [step] @returns {string} */
 export function digest(world, step = world.step) {
-  a = SEED_A;
-  b = SEED_B;
-  count = 0;
-  put(VERSION);
-  put(step);
-  const { numBlocks, refCount, shortHash, free } = world;
-  put(numBlocks);
+  const { numBlocks, refCount, shortHash, free, unfinished } = world;
+  let size = 16 + numBlocks * 3 + free.length;
+  for (const id of unfinished) size += 8 + (world.requests.get(id)?.table.length ?? 0);
+  reserve(size);
+  const data = words;
+  let at = 0;
+  data[at++] = VERSION;
+  data[at++] = step;
+  data[at++] = numBlocks;
   for (let block = 0; block < numBlocks; block++) {
-    put(refCount[block]);
-    put(shortHash[block]);
-    put(0);
+    data[at++] = refCount[block];
+    data[at++] = shortHash[block];
+    data[at++] = 0;
   }
-  put(free.length);
-  for (let i = 0; i < free.length; i++) put(free[i]);
-  put(world.numFinished);
-  put(world.finishedHash);
-  put(world.unfinished.length);
-  for (const id of world.unfinished) {
+  data[at++] = free.length;
+  for (let i = 0; i < free.length; i++) data[at++] = free[i];
+  data[at++] = world.numFinished;
+  data[at++] = world.finishedHash;
+  data[at++] = unfinished.length;
+  for (const id of unfinished) {
     const request = world.requests.get(id);
     if (!request) continue;
-    put(id);
-    put(STATE[request.state]);
-    put(request.numComputed);
-    put(request.tokens.length);
-    put(request.tokenHash);
-    put(request.windowStart);
-    put(request.table.length);
-    for (let i = 0; i < request.table.length; i++) put(request.table[i]);
+    data[at++] = id;
+    data[at++] = STATE[request.state];
+    data[at++] = request.numComputed;
+    data[at++] = request.tokens.length;
+    data[at++] = request.tokenHash;
+    data[at++] = request.windowStart;
+    data[at++] = request.table.length;
+    for (let i = 0; i < request.table.length; i++) data[at++] = request.table[i];
   }
-  put(0);
-  return finish(a) + finish(b);
+  data[at++] = 0;
+  return hash(data, at);
 }

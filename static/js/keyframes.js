@@ -12,6 +12,8 @@ import { fromCheckpoint } from './checkpoint.js';
 const BUDGET_BYTES = 64 * 1024 * 1024;
 const FIRST_SPACING = 8;
 const NUM_RECENT = 6;
+/** About how many records a step has, to space the clones of a log that is long already. */
+const RECORDS_PER_STEP = 5;
 
 export class Keyframes {
   /** @param {Log} log */
@@ -36,7 +38,6 @@ export class Keyframes {
   /** Start again for a new log. */
   reset() {
     const { header, checkpoint, baseStep } = this.log;
-    this.spacing = FIRST_SPACING;
     this.bytes = 0;
     this.recent = [];
     this.storedTokens = [];
@@ -44,6 +45,8 @@ export class Keyframes {
     this.wrong = null;
     const world = checkpoint ? fromCheckpoint(checkpoint) : new World(header?.pool.num_blocks ?? 0, header?.pool.block_size ?? 1);
     world.seq = this.log.firstSeq - 1;
+    const numSteps = (this.log.headSeq - this.log.firstSeq) / RECORDS_PER_STEP;
+    this.spacing = Math.max(FIRST_SPACING, Math.ceil((numSteps * world.cloneBytes) / BUDGET_BYTES));
     this.frames = [{ step: baseStep, world: world.clone(), bytes: 0 }];
     this.front = world;
     this.#note(world);

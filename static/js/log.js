@@ -60,13 +60,14 @@ export class Log {
   }
 
   /** Begin a log: nothing of the former one stays.
-   * @param {{header: Header, logId: string, sessionId: string, kind: 'live'|'recording', firstSeq: number, checkpoint: any}} hello */
-  begin({ header, logId, sessionId, kind, firstSeq, checkpoint }) {
+   * @param {{header: Header, logId: string, sessionId: string, kind: 'live'|'recording', firstSeq: number, headSeq?: number, checkpoint: any}} hello */
+  begin({ header, logId, sessionId, kind, firstSeq, headSeq = -1, checkpoint }) {
     this.header = header;
     this.logId = logId;
     this.sessionId = sessionId;
     this.kind = kind;
     this.firstSeq = firstSeq;
+    this.headSeq = headSeq;
     this.checkpoint = checkpoint;
     this.records = [];
     this.baseStep = checkpoint ? checkpoint.step : 0;
@@ -84,6 +85,11 @@ export class Log {
   /** Seq of the last record, or firstSeq - 1. */
   get lastSeq() {
     return this.firstSeq + this.records.length - 1;
+  }
+
+  /** Is what was there when the log was opened still on its way? */
+  get isLoading() {
+    return this.lastSeq < this.headSeq;
   }
 
   /** Last finished step. */

@@ -206,7 +206,7 @@ class App {
   frame(dt) {
     const { timeline } = this.ctx;
     const moving = timeline.tick(dt) && !document.hidden;
-    const folded = timeline.keyframes.advance(moving ? FOLD_MS : FOLD_IDLE_MS);
+    const folded = this.ctx.log.isLoading || timeline.keyframes.advance(moving ? FOLD_MS : FOLD_IDLE_MS);
     if (folded !== this.wasFolded) {
       this.wasFolded = folded;
       this.stale.add('fold');

@@ -30,7 +30,7 @@ export function decodePack(buffer) {
   const start = 4 + length;
   /** @type {Record<string, Uint8Array|Float32Array>} */
   const arrays = {};
-  for (const { name, dtype, shape, offset } of meta.arrays) {
+  for (const { name, dtype, shape, offset } of meta.arrays ?? []) {
     const size = shape.reduce((product, n) => product * n, 1);
     const from = start + offset;
     if (from + size * BYTES[dtype] > buffer.byteLength) throw new RangeError(`array ${name} is cut short`);

@@ -25,6 +25,10 @@ export class Takeover {
     this.automatic = false;
     this.touchedAt = -Infinity;
     this.started = false;
+    /** Where the cursor was when it was last looked at: a step has ended when it differs. */
+    this.position = -1;
+    /** The next look by the clock. */
+    this.timer = 0;
     for (const type of ['pointerdown', 'pointermove', 'wheel', 'keydown', 'touchstart']) {
       addEventListener(type, () => { this.touchedAt = performance.now(); }, { passive: true, capture: true });
     }
@@ -63,7 +67,9 @@ export class Takeover {
 
   /** @param {Scene} scene */
   tick(scene) {
-    if (!this.automatic || !this.canOffer || scene.step !== null) return;
+    const ended = scene.step === null || scene.position !== this.position;
+    this.position = scene.position;
+    if (!this.automatic || !this.canOffer || !ended) return;
     const { timeline, ui } = this.ctx;
     const seen = scene.position - timeline.first;
     if (seen < Math.min(MIN_STEPS, timeline.head - timeline.first)) return;

@@ -11,6 +11,9 @@ import { layerAt, layerOrder, phasesOf, progressOfLayer } from './phases.js';
 /** @typedef {import('./types.d.ts').Scene} Scene */
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
+/** While a long log comes in it is folded at once, batch by batch, and the rest of the page is told only this often. */
+const LOADING_FOLD_MS = 30;
+const LOADING_TELL_MS = 700;
 /** A pinned cursor this many steps behind the head stops drawing the way and shows the last state. */
 const OUTRUN_STEPS = 4;
 
@@ -38,6 +41,7 @@ export class Timeline {
     this.changes = emitter();
     /** @type {{time: number, step: number}[]} */
     this.arrivals = [];
+    this.toldAt = -Infinity;
     log.changes.on((what) => (what === 'begin' ? this.#begin() : this.#grown()));
   }
 
@@ -67,6 +71,7 @@ export class Timeline {
     this.stopAt = null;
     this.outrun = 0;
     this.arrivals = [];
+    this.toldAt = -Infinity;
     this.#changed('begin');
   }
 
@@ -74,6 +79,11 @@ export class Timeline {
     const now = performance.now();
     this.arrivals.push({ time: now, step: this.head });
     while (this.arrivals.length > 2 && now - this.arrivals[0].time > 1500) this.arrivals.shift();
+    if (this.log.isLoading) {
+      this.keyframes.advance(LOADING_FOLD_MS);
+      if (now - this.toldAt < LOADING_TELL_MS) return;
+    }
+    this.toldAt = now;
     this.#changed('head');
   }
 
@@ -145,6 +155,7 @@ export class Timeline {
     this.outrun = 0;
     this.#unpin();
     this.#set(position, progress);
+    this.changes.emit('seek');
   }
 
   #unpin() {
@@ -227,7 +238,7 @@ export class Timeline {
       const step = this.log.step(this.position + 1);
       if (!step) return null;
       const order = layerOrder(step);
-      const moment = layerAt(step, this.progress);
+      const moment = this.progress > 0 ? layerAt(step, this.progress) : null;
       const [from, to] = phasesOf(step).layers;
       const index = moment ? moment.index + direction : this.progress < from || this.progress === 0 ? (direction > 0 ? 0 : -1) : this.progress >= to && direction < 0 ? order.length - 1 : order.length;
       if (index < 0) this.#set(this.position, 0);

@@ -147,7 +147,7 @@ export class Transport {
     if (!same) {
       this.log.begin({
         header: hello.header, logId: hello.log_id, sessionId: hello.session_id, kind: hello.kind,
-        firstSeq: hello.first_seq ?? 0, checkpoint: hello.checkpoint ?? null,
+        firstSeq: hello.first_seq ?? 0, headSeq: hello.head_seq ?? -1, checkpoint: hello.checkpoint ?? null,
       });
     }
     this.log.headSeq = hello.head_seq ?? -1;

@@ -1,0 +1,192 @@
+"""A live model for tests of the page: the real engine and server over a runner without weights, with made-up tensors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvviz.config import EngineConfig
+from kvviz.engine.engine import Engine, Segment, StepResult
+from kvviz.errors import MissingError
+from kvviz.events import SamplingParams
+from kvviz.frames import FrameSource, Norms, StepFrame, quantise_rows
+from kvviz.log import EventLog
+from kvviz.recording import write_recording
+from kvviz.sources.commands import RunSettings
+from kvviz.sources.live import LiveModel, OpenModel
+from kvviz.sources.loading import Progress
+from tests.page_logs import FakeRunner, WordText, header
+
+NUM_LAYERS = 6
+NUM_HEADS = 6
+CAPABILITIES = ["frames", "entries", "triangle", "commands"]
+
+
+class NotingRunner(FakeRunner):
+    """Notes what it ran, for the frames, and takes `forward_s` for a step."""
+
+    def __init__(self, num_layers: int, forward_s: float) -> None:
+        super().__init__(num_layers)
+        self.forward_s = forward_s
+        self.ran: dict[int, Segment] = {}
+
+    def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
+        time.sleep(self.forward_s)
+        if segments:
+            self.ran[step] = segments[0]
+        return super().run(step, segments)
+
+
+class MadeUpFrames(FrameSource):
+    """Tensors from a seeded generator, shaped as the steps that ran; an entry is gone when its slot was written again."""
+
+    def __init__(self, model: PageModel) -> None:
+        self._model = model
+        self.log_id = model.log.log_id
+
+    def step_frame(self, step: int) -> StepFrame:
+        segment = self._model.runner.ran.get(step)
+        if segment is None:
+            raise MissingError(f"There is no step {step}.", code="no_such_step")
+        random = np.random.default_rng(step)
+        num_layers = self._model.runner.num_layers
+        weights = random.random((num_layers, NUM_HEADS, segment.length)) ** 8
+        weights[..., 0] += weights.sum(axis=-1)
+        heads, scale = quantise_rows(weights / weights.sum(axis=-1, keepdims=True))
+        num_new = segment.length - segment.start
+        norms = random.uniform(2, 9, (2, num_layers, num_new)).astype(np.float16)
+        return StepFrame(
+            step=step,
+            request_id=segment.request_id,
+            start=segment.start,
+            num_new=num_new,
+            num_tokens=segment.length,
+            heads=heads,
+            heads_scale=scale,
+            key_norm=norms[0],
+            value_norm=norms[1],
+        )
+
+    def norms(self, request_id: int) -> list[Norms]:
+        ran = self._model.runner.ran
+        return [self.step_frame(step).norms for step, segment in list(ran.items()) if segment.request_id == request_id]
+
+    def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
+        writes: dict[int, tuple[int, int]] = {}
+        slot, step = -1, 0
+        for seq, _, event in self._model.log.records():
+            if event["type"] == "step_started":
+                step = event["step"]
+            if event["type"] == "kv_written":
+                for place, written in zip(event["positions"], event["slots"], strict=True):
+                    writes[written] = (seq, step)
+                    if seq == write_seq and place == position:
+                        slot = written
+        if slot < 0:
+            raise MissingError("There is no such entry.", code="no_such_entry")
+        if writes[slot][0] != write_seq:
+            since = writes[slot][1]
+            raise MissingError(f"That entry is gone since step {since}.", code="gone", since_step=since)
+        key, value = np.random.default_rng([request_id, position, layer]).normal(size=(2, 2, 8))
+        return key, value
+
+    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+        frame = self.step_frame(step)
+        weights = np.random.default_rng([step, layer, head]).random((frame.num_new, frame.num_tokens))
+        for query in range(frame.num_new):
+            weights[query, frame.start + query + 1 :] = 0
+        return frame.start, weights / weights.sum(axis=-1, keepdims=True)
+
+    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+        dot = np.random.default_rng([step, layer, position]).normal(size=NUM_HEADS)
+        return {"dot": dot, "scaled": dot * 0.35, "weight": np.full(NUM_HEADS, 0.1)}
+
+
+class PageModel:
+    """A `LiveModel` with a token per character; `template` puts special tokens around the prompt."""
+
+    def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, num_layers: int = NUM_LAYERS) -> None:
+        given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
+        self.config = EngineConfig(**given)
+        self.log = EventLog(self.config.num_blocks, self.config.block_size)
+        self.runner = NotingRunner(num_layers, forward_s)
+        self.engine = Engine(self.config, self.runner, self.log.append, WordText())
+        self.frames = MadeUpFrames(self)
+        self._histories: dict[int, list[int]] = {}
+
+    @property
+    def has_work(self) -> bool:
+        return self.engine.has_work
+
+    @property
+    def num_steps(self) -> int:
+        return self.engine.num_steps
+
+    def header(self) -> dict[str, Any]:
+        made = header(self.config, self.runner.num_layers)
+        made["model"]["has_template"] = True
+        return {**made, "capabilities": CAPABILITIES, "title": "A live test"}
+
+    def add_prompt(
+        self,
+        prompt: str,
+        *,
+        template: bool | None = None,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        salt: str | None = None,
+        continues: int | None = None,
+    ) -> int:
+        words = [20 + ord(character) % 900 for character in prompt]
+        turn = [6, *words, 6] if template else words
+        token_ids = self._histories.get(-1 if continues is None else continues, []) + turn
+        request_id = self.engine.add_request(
+            token_ids,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            salt=salt,
+            prompt=prompt,
+            template=bool(template),
+            continues=continues,
+        )
+        self._histories[request_id] = token_ids
+        return request_id
+
+    def step(self) -> bool:
+        return self.engine.step()
+
+    def cancel(self, request_id: int) -> None:
+        self.engine.cancel(request_id)
+
+    def reset_prefix_cache(self) -> bool:
+        return self.engine.reset_prefix_cache()
+
+    def snapshot(self) -> Callable[[Path], None]:
+        lines = self.log.encoded(-1, 10**9)
+        return lambda path: write_recording(path, {**self.header(), "capabilities": []}, lines)
+
+    def close(self) -> None:
+        self.runner.ran.clear()
+
+
+def page_load(
+    forward_s: float = 0.0, gate: threading.Event | None = None, num_layers: int = NUM_LAYERS
+) -> Any:
+    """What `create_app` takes as `load`; it is at 43 % until `gate` is set."""
+
+    def load(progress: Progress) -> OpenModel:
+        progress("loading", 0.43, "Loading")
+        if gate:
+            gate.wait(60)
+
+        def open_model(settings: RunSettings) -> LiveModel:
+            return PageModel(settings, forward_s=forward_s, num_layers=num_layers)
+
+        return open_model
+
+    return load

@@ -1,0 +1,484 @@
+"""The page against a live server in Chromium: play, step, seek, run, continue, evict, reconnect, lie, and access."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from kvviz.recording import write_recording
+from kvviz.server import ServerConfig
+from tests.browser import Watched, open_browser
+from tests.page_logs import make_log
+from tests.page_model import page_load
+from tests.running import Running, running
+
+STATE = """() => {
+  const {timeline, log, ui} = kvviz.ctx;
+  return {kind: log.kind, head: timeline.head, position: timeline.position, progress: timeline.progress,
+    pinned: timeline.pinned, moving: timeline.moving, playing: kvviz.transport.status?.play.playing ?? false,
+    wrong: timeline.keyframes.wrong, folded: timeline.keyframes.done, lens: ui.lens, connection: kvviz.transport.state};
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a true recording and one in which a single event was altered."""
+    directory = tmp_path_factory.mktemp("recordings")
+    header, records = make_log(num_requests=6)
+    header = {**header, "source": "recording", "title": "True"}
+    write_recording(directory / "1-true.kvviz", header, [orjson.dumps(record) for record in records])
+    sampled = [record for record in records if record[2]["type"] == "token_sampled"]
+    sampled[7][2]["token_id"] += 1
+    write_recording(directory / "2-altered.kvviz", header, [orjson.dumps(record) for record in records])
+    return directory
+
+
+@pytest.fixture
+def live(recordings: Path) -> Iterator[Running]:
+    config = ServerConfig(recordings_dir=recordings, first_prompt="why does it keep keys and values")
+    with running(config, page_load(forward_s=0.002)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def replay(recordings: Path) -> Iterator[Running]:
+    """A server with recordings only."""
+    with running(ServerConfig(recordings_dir=recordings)) as server:
+        yield server
+
+
+class View:
+    """An open page with short names for what tests ask of it."""
+
+    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+        self.context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        self.page = self.context.new_page()
+        self.watched = Watched(self.page, url.split("/")[2])
+        self.page.goto(url)
+        self.page.wait_for_selector("html[data-ready=yes]")
+
+    def state(self) -> dict[str, Any]:
+        return dict(self.page.evaluate(STATE))
+
+    def until(self, condition: Callable[[dict[str, Any]], Any], timeout_s: float = 40) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            state = self.state()
+            if condition(state):
+                return state
+            assert time.monotonic() < deadline, f"it did not happen in time: {state}"
+            time.sleep(0.03)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def fold(self, position: int) -> str:
+        """The page's folded world at a position, as a checkpoint."""
+        return str(
+            self.page.evaluate(
+                "async k => JSON.stringify((await import('./static/js/checkpoint.js'))"
+                ".toCheckpoint(kvviz.ctx.timeline.keyframes.at(k)))",
+                position,
+            )
+        )
+
+    def run_to_the_end(self) -> dict[str, Any]:
+        """Play as fast as the engine can until it has nothing to do."""
+        self.page.select_option(".speed", "max")
+        if not self.state()["playing"]:
+            self.press("Space")
+        self.until(lambda state: state["head"] > 0 and not state["playing"] and not state["moving"])
+        return self.until(lambda state: state["folded"])
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.watched.foreign == []
+
+
+@pytest.fixture
+def view(browser: Any, live: Running) -> Iterator[View]:
+    view = View(browser, f"{live.url}/")
+    view.until(lambda state: state["kind"] == "live")
+    yield view
+    errors = [error for error in view.watched.errors if "410 (Gone)" not in error]
+    view.close()
+    assert errors == []
+
+
+def test_live_log_waits_before_its_first_step_and_a_key_plays_the_prefill(view: View) -> None:
+    start = view.state()
+    assert (start["head"], start["position"]) == (0, 0)
+    assert "wait" in view.page.inner_text(".caption-text")
+    view.press("ArrowRight")
+    state = view.until(lambda state: state["position"] == 1 and not state["moving"])
+    assert state["head"] == 1
+    assert "verified" in view.page.inner_text("#proof")
+    assert "step 1" in view.page.inner_text("#proof")
+
+
+def test_behind_the_head_keys_move_only_the_cursor(view: View) -> None:
+    head = view.run_to_the_end()["head"]
+    assert head > 10
+    view.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert view.state()["position"] == head - 3
+    view.press("ArrowRight")
+    state = view.until(lambda state: state["position"] == head - 2 and not state["moving"])
+    assert state["head"] == head
+    assert not state["pinned"]
+    view.press("Shift+ArrowRight", "Shift+ArrowRight")
+    assert 0 < view.state()["progress"] < 1
+    assert view.page.evaluate("kvviz.ctx.ui.layer") == 1
+    view.press("End")
+    assert view.state()["position"] == head
+    view.press("Home")
+    assert view.state()["position"] == 0
+
+
+def test_play_and_pause_go_to_the_engine_and_on_again(view: View) -> None:
+    view.press("Space")
+    view.until(lambda state: state["playing"] and state["head"] >= 2)
+    view.press("Space")
+    state = view.until(lambda state: not state["playing"])
+    time.sleep(0.5)
+    assert view.state()["head"] - state["head"] <= 1
+    view.press("Space")
+    view.until(lambda state: state["playing"] and state["head"] > state["position"] >= 2)
+
+
+def test_scrubbing_playing_and_reconnecting_agree(view: View, live: Running, browser: Any) -> None:
+    head = view.run_to_the_end()["head"]
+    folds = [view.fold(position) for position in range(head + 1)]
+    other = View(browser, f"{live.url}/?session=live&step={head // 2}")
+    other.until(lambda state: state["head"] == head and state["position"] == head // 2)
+    assert [other.fold(position) for position in range(head, -1, -1)] == folds[::-1]
+    other.close()
+
+
+def test_cut_sockets_lose_and_repeat_nothing(view: View) -> None:
+    view.page.select_option(".speed", "16")
+    view.press("Space")
+    for _ in range(12):
+        time.sleep(0.08)
+        view.page.evaluate("kvviz.transport.socket?.close()")
+        view.page.evaluate("kvviz.transport.retry()")
+        view.until(lambda state: state["connection"] == "open")
+    view.run_to_the_end()
+    dense = "kvviz.ctx.log.records.every((record, index) => record[0] === index)"
+    assert view.page.evaluate(dense)
+    assert view.state()["wrong"] is None
+    view.watched.errors = [error for error in view.watched.errors if "WebSocket" not in error]
+
+
+def test_a_second_prompt_hits_and_the_conversation_goes_on(view: View) -> None:
+    view.run_to_the_end()
+    for _ in range(2):
+        view.press("KeyD")
+        view.page.fill("#prompt", "the very same question, asked again")
+        view.page.fill("#set-max_new_tokens", "6")
+        requests = view.page.evaluate("kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.size")
+        view.page.click("form button[type=submit]")
+        view.page.wait_for_selector("#drawer", state="hidden")
+        view.until(
+            lambda state: not state["playing"]
+            and view.page.evaluate("kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head)").get("numFinished", 0)
+            == requests + 1
+        )
+    assert view.page.evaluate("kvviz.ctx.log.marks.some(mark => mark.kind === 'hit')")
+    view.press("KeyD")
+    view.page.fill("#prompt", "and then?")
+    view.page.get_by_role("button", name="Continue the conversation").click()
+    view.page.wait_for_selector("#drawer", state="hidden")
+    view.until(
+        lambda state: view.page.evaluate(
+            "[...kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.values()].at(-1).continues"
+        )
+        == 2
+    )
+
+
+def test_a_prompt_that_never_fits_offers_to_grow_the_pool(view: View) -> None:
+    view.press("KeyD")
+    view.page.fill("#set-num_blocks", "4")
+    view.page.fill("#prompt", "x" * 150)
+    view.page.click("form button[type=submit]")
+    grow = view.page.get_by_role("button", name=re.compile(r"Grow the pool to \d+ blocks"))
+    grow.wait_for()
+    assert "the pool has 4" in view.page.inner_text(".form-error")
+    grow.click()
+    view.page.wait_for_selector("#drawer", state="hidden")
+    view.until(lambda state: state["head"] >= 1)
+    assert view.page.evaluate("kvviz.ctx.log.header.pool.num_blocks") > 4
+
+
+def test_every_eviction_took_the_marked_block_and_is_explained(view: View) -> None:
+    view.press("KeyD")
+    view.page.get_by_role("button", name=re.compile("Small pool")).click()
+    view.page.wait_for_selector("#drawer", state="hidden")
+    view.page.select_option(".speed", "max")
+    view.until(lambda state: state["head"] > 60 and not state["playing"] and state["folded"], 90)
+    found = view.page.evaluate(
+        """async () => {
+          const {nextVictim} = await import('./static/js/selectors.js');
+          const {timeline, log} = kvviz.ctx;
+          const evicted = [];
+          for (let k = 1; k <= timeline.head; k++) {
+            const world = timeline.keyframes.at(k - 1).clone();
+            const {apply} = await import('./static/js/reducer.js');
+            for (const [seq, at] = [0, log.step(k)], record of log.records.slice(at.firstSeq, at.lastSeq + 1)) {
+              if (record[2].type === 'block_evicted') evicted.push([record[2].block_id, nextVictim(world)]);
+              apply(world, record);
+            }
+          }
+          return evicted;
+        }""".replace("const [seq, at] = [0, log.step(k)], record of log", "const record of log").replace(
+            "at.firstSeq, at.lastSeq", "log.step(k).firstSeq, log.step(k).lastSeq"
+        )
+    )
+    assert len(found) > 3
+    assert all(block == marked for block, marked in found)
+    view.press("Home", "PageDown", "PageDown", "PageDown")
+    mark = view.page.evaluate("kvviz.ctx.log.marks.find(mark => mark.kind === 'eviction').step")
+    view.page.evaluate("step => kvviz.ctx.timeline.seek(step - 1, 0.05)", mark)
+    view.page.wait_for_function("() => /evicted/.test(document.querySelector('.caption-text').textContent)")
+
+
+def test_a_past_entry_whose_slot_was_written_again_is_gone(view: View) -> None:
+    view.press("KeyD")
+    view.page.get_by_role("button", name=re.compile("Small pool")).click()
+    view.page.wait_for_selector("#drawer", state="hidden")
+    view.page.select_option(".speed", "max")
+    view.until(lambda state: state["head"] > 60 and not state["playing"] and state["folded"], 90)
+    view.page.evaluate("kvviz.ctx.timeline.seek(5); kvviz.ctx.ui.pin({kind: 'entry', request: 0, position: 70, layer: 2})")
+    view.page.get_by_text(re.compile(r"gone since step \d+")).wait_for()
+    view.page.evaluate(
+        "kvviz.ctx.timeline.pin(); kvviz.ctx.ui.clear(); kvviz.ctx.ui.pin({kind: 'entry', request: 2, position: 0, layer: 2})"
+    )
+
+
+def test_an_altered_event_turns_the_badge_red(browser: Any, replay: Running) -> None:
+    for session, proof in (("1-true", "ok"), ("2-altered", "wrong")):
+        view = View(browser, f"{replay.url}/?session={session}&step=30")
+        view.until(lambda state: state["folded"] and state["position"] == 30)
+        view.page.wait_for_selector(f"#proof[data-proof={proof}]")
+        if proof == "wrong":
+            step = view.state()["wrong"]["step"]
+            assert f"wrong · step {step}" in view.page.inner_text("#proof")
+            view.page.click("#proof")
+            assert "this page computed" in view.page.inner_text("#popover")
+        assert view.watched.errors == []
+        view.close()
+
+
+def test_history_can_be_scrubbed_when_the_server_is_gone(browser: Any, recordings: Path) -> None:
+    with running(ServerConfig(recordings_dir=recordings)) as server:
+        view = View(browser, f"{server.url}/?session=1-true&step=3")
+        view.until(lambda state: state["folded"] and state["head"] > 30)
+        before = [view.fold(position) for position in range(20)]
+    view.until(lambda state: state["connection"] == "lost")
+    assert "server is gone" in view.page.inner_text("#banner")
+    assert "server gone" in view.page.inner_text("#proof")
+    view.press("Home", "ArrowRight")
+    view.until(lambda state: state["position"] == 1 and not state["moving"])
+    assert [view.page.evaluate("k => {kvviz.ctx.timeline.seek(k); return kvviz.ctx.timeline.position}", k) for k in (9, 2)] == [9, 2]
+    assert before[1] != before[9]
+    view.close()
+
+
+def test_the_recording_plays_by_itself_and_the_live_model_takes_over(browser: Any, recordings: Path) -> None:
+    config = ServerConfig(recordings_dir=recordings, first_prompt="hello")
+    gate = threading.Event()
+    with running(config, page_load(gate=gate), waits=False) as server:
+        view = View(browser, f"{server.url}/")
+        state = view.until(lambda state: state["position"] >= 1)
+        assert state["kind"] == "recording"
+        assert "recording · model loading 43 %" in view.page.inner_text("#proof")
+        gate.set()
+        state = view.until(lambda state: state["kind"] == "live")
+        assert (state["position"], state["progress"]) == (0, 0)
+        view.close()
+
+
+def test_a_hand_keeps_the_recording_and_a_chip_offers_the_live_model(browser: Any, recordings: Path) -> None:
+    config = ServerConfig(recordings_dir=recordings, first_prompt="hello")
+    gate = threading.Event()
+    with running(config, page_load(gate=gate), waits=False) as server:
+        view = View(browser, f"{server.url}/")
+        view.press("Space")
+        gate.set()
+        chip = view.page.get_by_role("button", name=re.compile("go live"))
+        chip.wait_for()
+        assert view.state()["kind"] == "recording"
+        chip.click()
+        view.until(lambda state: state["kind"] == "live")
+        view.close()
+
+
+def test_keys_are_left_to_fields_and_can_be_turned_off(view: View) -> None:
+    view.press("KeyD")
+    view.page.fill("#prompt", "")
+    view.page.locator("#prompt").press_sequentially("2 t?")
+    assert view.page.input_value("#prompt") == "2 t?"
+    assert view.state()["lens"] == "cache"
+    view.press("Escape")
+    view.press("Digit2")
+    assert view.state()["lens"] == "attention"
+    view.press("?")
+    view.page.uncheck("#shortcuts")
+    view.press("Escape", "Digit3")
+    assert view.state()["lens"] == "attention"
+
+
+def test_everything_works_by_tabbing(view: View) -> None:
+    view.run_to_the_end()
+    names = []
+    for _ in range(60):
+        view.press("Tab")
+        names.append(
+            view.page.evaluate(
+                "(() => {const e = document.activeElement; return e.getAttribute('aria-label') || e.title || e.textContent.slice(0, 30) || e.id})()"
+            )
+        )
+    for name in ("Play", "Step back", "Step forward", "Speed", "Step", "Next event", "Inspector"):
+        assert name in names, names
+    view.page.focus(".track")
+    at = view.state()["position"]
+    view.press("ArrowLeft", "ArrowLeft")
+    assert view.state()["position"] == at - 2
+
+
+def test_the_address_holds_the_state(view: View, live: Running, browser: Any) -> None:
+    view.run_to_the_end()
+    view.page.evaluate(
+        "kvviz.ctx.timeline.seek(4, 0.5); kvviz.ctx.ui.set({lens: 'attention', layer: 3, theme: 'light'});"
+        "kvviz.ctx.ui.pin({kind: 'entry', request: 0, position: 2, layer: 3})"
+    )
+    view.page.wait_for_url(re.compile("select=entry"))
+    other = View(browser, view.page.url)
+    state = other.until(lambda state: state["position"] == 4)
+    assert state["progress"] == pytest.approx(0.5, abs=1e-3)
+    assert state["lens"] == "attention"
+    assert other.page.get_attribute("html", "data-theme") == "light"
+    assert other.page.evaluate("kvviz.ctx.ui.selection.pinned") == {"kind": "entry", "request": 0, "position": 2, "layer": 3}
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "query"),
+    [(1440, 900, ""), (1440, 900, "theme=light"), (1920, 1080, "projector=on"), (390, 844, ""), (360, 640, "theme=light")],
+)
+@pytest.mark.parametrize("lens", ["cache", "attention", "pages"])
+def test_axe_finds_nothing_and_nothing_overflows(
+    browser: Any, replay: Running, lens: str, width: int, height: int, query: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    watched = Watched(page, replay.url.split("/")[2])
+    page.goto(f"{replay.url}/?session=1-true&step=14&at=0.5&lens={lens}&{query}")
+    page.wait_for_selector("html[data-ready=yes]")
+    page.wait_for_selector(f".lens-{lens}")
+    page.wait_for_timeout(500)
+    options = {
+        "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
+        "rules": {"target-size": {"enabled": True}},
+    }
+    results = Axe().run(page, options=options)
+    assert results.violations_count == 0, results.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for key in ("KeyD", "?"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(200)
+        results = Axe().run(page, options=options)
+        assert results.violations_count == 0, results.generate_report()
+        page.keyboard.press("Escape")
+    assert [error for error in watched.errors if "404" not in error] == []
+    context.close()
+
+
+def test_hostile_tokens_are_text(browser: Any, replay: Running) -> None:
+    view = View(browser, f"{replay.url}/?session=1-true&step=8&request=0")
+    alerts: list[str] = []
+    view.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+    view.until(lambda state: state["position"] == 8)
+    view.page.locator(".tape-strip").focus()
+    view.press("Home")
+    text = view.page.inner_text(".tape-strip")
+    assert "<script>alert(1)</script>" in text
+    for sign in ("⏎", "日本", "سلام", "␀", "<|end|>", "👩‍👩‍👧", "f0", "🙂"):
+        assert sign in text, sign
+    assert view.page.locator(".tape-strip script").count() == 0
+    assert alerts == []
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    view.close()
+
+
+def test_reduced_motion_says_the_same_without_moving(browser: Any, replay: Running) -> None:
+    view = View(browser, f"{replay.url}/?session=1-true&step=0", reduced_motion="reduce")
+    view.until(lambda state: state["folded"])
+    view.press("ArrowRight")
+    seen = set()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        state = view.state()
+        seen.add(state["progress"])
+        if state["position"] == 1:
+            break
+    assert view.state()["position"] == 1
+    assert seen == {0}
+    view.close()
+
+
+def test_a_part_that_does_not_load_is_said(browser: Any, replay: Running) -> None:
+    page = browser.new_page()
+    page.route("**/static/js/reducer.js", lambda route: route.abort())
+    page.goto(f"{replay.url}/")
+    page.wait_for_selector(".boot-failed")
+    assert "could not be loaded" in page.inner_text("#boot")
+    page.close()
+    page = browser.new_page()
+    page.route("**/static/js/lenses/pages.js", lambda route: route.abort())
+    page.goto(f"{replay.url}/?lens=pages")
+    page.wait_for_selector(".stage-failed")
+    assert "Pages" in page.inner_text(".stage-failed")
+    page.close()
+
+
+def test_without_scripts_the_page_says_so(browser: Any, replay: Running) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{replay.url}/")
+    assert "JavaScript" in page.inner_text("body")
+    context.close()
+
+
+def test_live_region_is_polite_and_slow(browser: Any, replay: Running) -> None:
+    view = View(browser, f"{replay.url}/?session=1-true&step=2")
+    view.until(lambda state: state["folded"])
+    view.page.evaluate(
+        "() => {window.said = []; new MutationObserver(() => said.push(performance.now()))"
+        ".observe(document.getElementById('live'), {childList: true, characterData: true, subtree: true})}"
+    )
+    view.page.select_option(".speed", "8")
+    view.press("Space")
+    time.sleep(5)
+    said = json.loads(view.page.evaluate("JSON.stringify(said)"))
+    assert said
+    assert all(later - earlier > 1900 for earlier, later in zip(said[1:], said[2:], strict=False))
+    assert view.page.get_attribute("#live", "aria-live") == "polite"
+    view.close()
