@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `kvviz.cli.main`; read when torch is imported
 
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
