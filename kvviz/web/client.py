@@ -158,14 +158,20 @@ class Client:
             self._cursor = Cursor(self._session, run)
             self._pushed_step = 0
             await self._send(await self._cursor.hello())
+        # What is said after the records is looked at before them, so it is never ahead of them.
         replies, self._replies = self._replies, []
-        finished_step = source.num_steps
+        failure, finished_step = source.failure, source.num_steps
+        status = orjson.dumps(self._sessions.status(self._session))
         at_head = await self._send_records()
         for reply in replies:
             await self._send(reply)
         self._room.set()
-        await self._send_failure()
-        await self._send_status()
+        if failure is not None and failure[0] != self._num_failures:
+            self._num_failures = failure[0]
+            await self._send({"type": "error", "id": None, **error_json(failure[1])})
+        if status != self._status:
+            self._status = status
+            await self._websocket.send_text(status.decode())
         if at_head and run is source.run:
             await self._push(run, finished_step)
         if time.monotonic() >= self._next_beat_s:
@@ -182,18 +188,6 @@ class Client:
         if batch.num_records:
             await self._websocket.send_text(batch.message)
         return batch.num_records < self._limits.batch_records
-
-    async def _send_failure(self) -> None:
-        failure = self._session.source.failure
-        if failure is not None and failure[0] != self._num_failures:
-            self._num_failures = failure[0]
-            await self._send({"type": "error", "id": None, **error_json(failure[1])})
-
-    async def _send_status(self) -> None:
-        status = orjson.dumps(self._sessions.status(self._session))
-        if status != self._status:
-            self._status = status
-            await self._websocket.send_text(status.decode())
 
     async def _push(self, run: Run, step: int) -> None:
         if step <= self._pushed_step or not self._wants_frames:
