@@ -10,6 +10,8 @@ MAX_BLOCK_SIZE = 256
 MAX_NUM_BLOCKS = 65_536
 MAX_PREFILL_CHUNK = 8_192
 MAX_RECORDED_CANDIDATES = 50
+MAX_TEMPERATURE = 100.0
+MAX_SEED = 2**63 - 1
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
@@ -17,6 +19,17 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(
             f"{name} must be a whole number from {low} to {high}, but is {value!r}; choose one in that range.",
+            setting=name,
+            low=low,
+            high=high,
+        )
+
+
+def check_number(name: str, value: float, low: float, high: float) -> None:
+    """Raise `ConfigError` unless `low` <= `value` <= `high`; not a number never is."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(
+            f"{name} must be a number from {low} to {high}, but is {value!r}; choose one in that range.",
             setting=name,
             low=low,
             high=high,
@@ -46,7 +59,7 @@ class EngineConfig:
         check_range("prefill_chunk", self.prefill_chunk, 1, MAX_PREFILL_CHUNK)
         check_range("max_running", self.max_running, 1, 1_024)
         check_range("num_candidates", self.num_candidates, 1, MAX_RECORDED_CANDIDATES)
-        check_range("seed", self.seed, 0, 2**63 - 1)
+        check_range("seed", self.seed, 0, MAX_SEED)
 
 
 def blocks_in_bytes(pool_bytes: int, block_bytes: int) -> int:

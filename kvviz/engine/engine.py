@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from kvviz.config import EngineConfig, check_range
+from kvviz.config import MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
 from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.requests import Request
@@ -181,10 +181,12 @@ class Engine:
     ) -> int:
         """Put a request in the waiting line and return its id.
 
-        Raises `RequestError` for an empty prompt or impossible ids, and with code `never_fits` or `context_full` and
-        the arithmetic when the pool or the model could not hold it even alone.
+        Raises `ConfigError` for a setting outside its limits, `RequestError` for an empty prompt or impossible ids, and
+        with code `never_fits` or `context_full` and the arithmetic when the pool or the model could not hold it alone.
         """
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
+        sampling = sampling or SamplingParams()
+        _check_sampling(sampling)
         if not token_ids:
             raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
         if not 0 <= min(token_ids) <= max(token_ids) <= MAX_TOKEN_ID:
@@ -199,7 +201,7 @@ class Engine:
             token_ids=list(token_ids),
             num_prompt_tokens=len(token_ids),
             max_new_tokens=max_new_tokens,
-            sampling=sampling or SamplingParams(),
+            sampling=sampling,
             block_size=self.config.block_size,
             extra_keys=(*self.runner.cache_keys, f"salt:{salt}") if salt is not None else self.runner.cache_keys,
             stop_token_ids=frozenset(stop_token_ids),
@@ -374,3 +376,11 @@ class Engine:
                 step_us=(time.perf_counter_ns() - began) // 1_000,
             )
         )
+
+
+def _check_sampling(sampling: SamplingParams) -> None:
+    check_number("temperature", sampling.temperature, 0, MAX_TEMPERATURE)
+    check_range("top_k", sampling.top_k, 0, MAX_TOKEN_ID)
+    check_number("top_p", sampling.top_p, 0, 1)
+    if sampling.seed is not None:
+        check_range("seed", sampling.seed, 0, MAX_SEED)

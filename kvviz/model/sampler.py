@@ -7,6 +7,9 @@ import torch
 from kvviz.engine.engine import Sample
 from kvviz.events import SamplingParams
 
+#: Below this the most probable token is all there is, and a float cannot tell them apart.
+MIN_TEMPERATURE = 1e-5
+
 
 class Sampler:
     """Greedy, temperature, top-k and top-p, with a generator per request seeded from the run's seed and its id."""
@@ -19,7 +22,8 @@ class Sampler:
     def sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
         """Sample from `logits` [vocabulary]. Candidates have their probability after temperature, before top-k/p."""
         greedy = params.temperature == 0.0
-        probabilities = torch.softmax(logits.float() if greedy else logits.float() / params.temperature, -1)
+        scores = logits.float() - logits.max().float()
+        probabilities = torch.softmax(scores if greedy else scores / max(params.temperature, MIN_TEMPERATURE), -1)
         top = torch.topk(probabilities, min(self.num_candidates, len(logits)))
         candidates = list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
         if greedy:
