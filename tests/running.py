@@ -100,6 +100,22 @@ class Socket:
         return reply["result"]
 
 
+class ProxyPath:
+    """A proxy in front of the application that shows it under a prefix, and strips that or not."""
+
+    def __init__(self, app: Any, prefix: str, *, strips: bool) -> None:
+        self.app, self.prefix, self.strips = app, prefix, strips
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket"):
+            if not scope["path"].startswith(self.prefix):
+                scope = {**scope, "path": "/not/behind/the/proxy"}
+            elif self.strips:
+                path = scope["path"][len(self.prefix) :] or "/"
+                scope = {**scope, "path": path, "raw_path": path.encode()}
+        await self.app(scope, receive, send)
+
+
 @contextlib.contextmanager
 def running(
     config: ServerConfig | None = None,

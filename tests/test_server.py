@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from fake_model import fake_load
-from running import Running, running
+from running import ProxyPath, Running, running
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -340,22 +340,6 @@ def test_frames_by_range(client: httpx.Client) -> None:
     assert (gone.status_code, gone.json()["code"], gone.json()["details"]) == (410, "gone", {"since_step": 3})
     assert client.get("/api/sessions/new/frames/1").status_code == 404
     assert client.get("/api/sessions/nobody/norms/0").json()["code"] == "no_such_session"
-
-
-class ProxyPath:
-    """A proxy in front of the application that shows it under a prefix, and strips that or not."""
-
-    def __init__(self, app: Any, prefix: str, *, strips: bool) -> None:
-        self.app, self.prefix, self.strips = app, prefix, strips
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] in ("http", "websocket"):
-            if not scope["path"].startswith(self.prefix):
-                scope = {**scope, "path": "/not/behind/the/proxy"}
-            elif self.strips:
-                path = scope["path"][len(self.prefix) :] or "/"
-                scope = {**scope, "path": path, "raw_path": path.encode()}
-        await self.app(scope, receive, send)
 
 
 @pytest.mark.parametrize("strips", [True, False])
