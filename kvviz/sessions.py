@@ -212,7 +212,8 @@ class Sessions:
     def _open_live(self, open_model: OpenModel) -> LiveSource:
         source = LiveSource(open_model, self._turns, RunSettings())
         if self._first_prompt:
-            source.execute(self._first_prompt).result()
+            with contextlib.suppress(KvvizError):  # without a tokenizer, say, the log begins empty
+                source.execute(self._first_prompt).result()
         return source
 
     def _on_model(self, open_model: OpenModel) -> None:
