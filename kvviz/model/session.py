@@ -220,8 +220,9 @@ class ModelSession:
         self._ledger.apply(seq, event)
         if isinstance(event, RequestAdded):
             self._histories[event.request_id] = _History(list(event.token_ids), len(event.token_ids))
-            if len(self._histories) > MAX_HISTORIES:
-                self._histories.popitem(last=False)
+            ended = [request_id for request_id, history in self._histories.items() if history.ended]
+            for request_id in ended[: max(0, len(self._histories) - MAX_HISTORIES)]:
+                del self._histories[request_id]
         elif isinstance(event, PrefixLookedUp):
             self._histories[event.request_id].num_hit_tokens = event.num_hit_tokens
         elif isinstance(event, TokenSampled):
