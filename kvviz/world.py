@@ -154,6 +154,7 @@ class World:
 
     def _on_request_added(self, event: dict[str, Any]) -> None:
         self._expect(event["request_id"] not in self.requests, "the request exists already")
+        self._expect(len(event["token_ids"]) == len(event["pieces"]), "there is not one piece for each token")
         self.requests[event["request_id"]] = RequestWorld(
             id=event["request_id"],
             prompt=event["prompt"],
@@ -186,6 +187,7 @@ class World:
     def _on_block_shared(self, event: dict[str, Any]) -> None:
         self._append_block(event)
         block_id = event["block_id"]
+        self._expect(self.hash[block_id] is not None, f"block {block_id} is shared but caches nothing")
         if self.ref_count[block_id] == 0:
             self.free.remove(block_id)
             self.free_since[block_id] = -1
@@ -269,6 +271,8 @@ class World:
         for block_id in event["prepended"]:
             self._expect(self.hash[block_id] is None, f"block {block_id} is cached but goes to the head")
             self._blank(block_id)
+        for block_id in event["appended"]:
+            self._expect(self.hash[block_id] is not None, f"block {block_id} caches nothing but goes to the tail")
         self.free[:0] = event["prepended"]
         self.free.extend(event["appended"])
         if event["reason"]["code"] == "window":

@@ -99,6 +99,8 @@ CHANGES: dict[str, list[Callable[[dict[str, Any]], None]]] = {
         shifted("token_ids", 0),
         shifted("token_ids", -1),
         without_last("token_ids"),
+        without_last("pieces"),
+        without_last("token_ids", "pieces"),
     ],
     "step_started": [shifted("step")],
     "request_started": [shifted("request_id"), shifted("num_hit_tokens")],
