@@ -97,6 +97,7 @@ export class Bitmap {
   /** @type {Uint32Array} */
   words = new Uint32Array(0);
   #canvas = document.createElement('canvas');
+  #context = this.#canvas.getContext('2d');
   /** @type {ImageData|null} */
   #image = null;
 
@@ -114,8 +115,7 @@ export class Bitmap {
 
   /** Puts the painted words where `draw` finds them. */
   commit() {
-    if (!this.#image) return;
-    this.#canvas.getContext('2d')?.putImageData(this.#image, 0, 0);
+    if (this.#image) this.#context?.putImageData(this.#image, 0, 0);
   }
 
   /**
@@ -185,7 +185,17 @@ export function hatch(context, color, period = 6, line = 1.4) {
   return pattern;
 }
 
-/** @type {Map<string, number>} */
+/** @type {WeakMap<CanvasRenderingContext2D, string>} */
+const fonts = new WeakMap();
+
+/** Sets the font. Reading it back from a context is slow, and texts are measured by it all the time.
+ * @param {CanvasRenderingContext2D} context @param {string} font */
+export function useFont(context, font) {
+  context.font = font;
+  fonts.set(context, font);
+}
+
+/** Widths by font, then by text. @type {Map<string, Map<string, number>>} */
 const widths = new Map();
 
 /**
@@ -193,12 +203,14 @@ const widths = new Map();
  * @param {CanvasRenderingContext2D} context @param {string} text @returns {number}
  */
 export function textWidth(context, text) {
-  const key = `${context.font}\n${text}`;
-  let width = widths.get(key);
+  const font = fonts.get(context) ?? context.font;
+  let known = widths.get(font);
+  if (!known) widths.set(font, (known = new Map()));
+  let width = known.get(text);
   if (width === undefined) {
     width = context.measureText(text).width;
-    if (widths.size > 20000) widths.clear();
-    widths.set(key, width);
+    if (known.size > 4000) known.clear();
+    known.set(text, width);
   }
   return width;
 }
@@ -222,7 +234,7 @@ export function fitText(context, text, limit) {
   return low === 0 ? '' : `${letters.slice(0, low).join('')}…`;
 }
 
-const segmenter = typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, {granularity: 'grapheme'}) : null;
+const segmenter = typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, { granularity: 'grapheme' }) : null;
 
 /** @param {string} text @returns {string[]} */
 function graphemes(text) {
@@ -256,7 +268,7 @@ export function span(t, from, to) {
  * @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} w @param {number} h
  * @param {{line: string, gap: string, radius?: number, mark?: number}} style
  */
-export function doubleOutline(context, x, y, w, h, {line, gap, radius = 2, mark = 1}) {
+export function doubleOutline(context, x, y, w, h, { line, gap, radius = 2, mark = 1 }) {
   const inner = 1 + mark / 2;
   context.lineWidth = 3 * mark + 2;
   context.strokeStyle = gap;

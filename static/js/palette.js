@@ -76,6 +76,10 @@ export class Palette {
   #values = new Map();
   /** @type {Map<string, Rgb>} */
   #colors = new Map();
+  /** Colours as text, by name and alpha. @type {Map<string, string>} */
+  #texts = new Map();
+  /** @type {Map<string, string>} */
+  #fonts = new Map();
 
   /** Goes up with every refresh: what was made from older colours is stale. */
   version = 0;
@@ -92,6 +96,8 @@ export class Palette {
     this.#style = getComputedStyle(this.element);
     this.#values.clear();
     this.#colors.clear();
+    this.#texts.clear();
+    this.#fonts.clear();
     this.version += 1;
   }
 
@@ -125,7 +131,14 @@ export class Palette {
 
   /** @param {string} name @param {number} [alpha] @returns {string} for fillStyle */
   css(name, alpha = 1) {
-    return css(this.rgb(name), alpha);
+    const key = alpha === 1 ? name : `${name}/${alpha}`;
+    let text = this.#texts.get(key);
+    if (text === undefined) {
+      text = css(this.rgb(name), alpha);
+      if (this.#texts.size > 500) this.#texts.clear();
+      this.#texts.set(key, text);
+    }
+    return text;
   }
 
   /** @param {string} name @returns {number} pixel word */
@@ -150,7 +163,10 @@ export class Palette {
    * @returns {string} for `context.font`
    */
   font(size, family = 'ui', weight = 400) {
-    return `${weight} ${this.px(size)}px ${this.get(`font-${family}`)}`;
+    const key = `${weight}/${size}/${family}`;
+    let font = this.#fonts.get(key);
+    if (!font) this.#fonts.set(key, (font = `${weight} ${this.px(size)}px ${this.get(`font-${family}`)}`));
+    return font;
   }
 
   /** Request hues in order of letter; from the fifth on the letter and a pattern tell them apart.
@@ -161,7 +177,7 @@ export class Palette {
 
   /** @returns {Rgb[]} the stops of the magnitude scale, low to high */
   magnitudeStops() {
-    return Array.from({length: NUM_MAGNITUDE_STOPS}, (_, index) => this.rgb(`magnitude-${index}`));
+    return Array.from({ length: NUM_MAGNITUDE_STOPS }, (_, index) => this.rgb(`magnitude-${index}`));
   }
 
   /** @returns {Uint32Array} 256 levels of the magnitude scale */

@@ -1,5 +1,5 @@
 /** The marks of the attention lens: KV heads with their brackets, query chips, rows of bars, the axis. */
-import { fitText, roundRect, textWidth } from '../canvas.js';
+import { fitText, roundRect, textWidth, useFont } from '../canvas.js';
 import { fill, percent } from '../text.js';
 import { drawBars } from './opened-row.js';
 import { texts } from './texts.js';
@@ -24,7 +24,7 @@ export function drawBrackets(context, palette, space, brackets, rows, latent, na
     roundRect(context, space.bracketX, y, width, height, 5);
     context.fill();
     halves(context, palette, space.bracketX, y, height, latent);
-    context.font = palette.font('text-xs', 'ui', 500);
+    useFont(context, palette.font('text-xs', 'ui', 500));
     context.textBaseline = 'middle';
     context.textAlign = 'center';
     context.fillStyle = palette.css('ink');
@@ -71,11 +71,11 @@ export function middleOf(row) {
  * @param {boolean} chosen @param {boolean} hovered */
 export function drawQueryChip(context, palette, space, row, chosen, hovered) {
   const small = palette.px('text-xs');
-  const height = Math.min(row.height - 2, small * 1.6);
+  const height = Math.min(row.height - (row.height < small * 1.4 ? 1 : 2), small * 1.6);
   if (height < 4) return;
   const y = middleOf(row) - height / 2;
   if (row.head === null) {
-    context.font = palette.font('text-s', 'ui', 600);
+    useFont(context, palette.font('text-s', 'ui', 600));
     context.fillStyle = palette.css('ink');
     context.textAlign = 'right';
     context.textBaseline = 'middle';
@@ -91,8 +91,8 @@ export function drawQueryChip(context, palette, space, row, chosen, hovered) {
     roundRect(context, space.queryX - 2.5, y - 2.5, space.queryWidth + 5, height + 5, 6);
     context.stroke();
   }
-  if (height < small) return;
-  context.font = palette.font('text-xs', 'ui', 600);
+  if (height < small * 0.95) return;
+  useFont(context, palette.font('text-xs', 'ui', 600));
   context.fillStyle = palette.css('on-now');
   context.textAlign = 'center';
   context.textBaseline = 'middle';
@@ -119,7 +119,7 @@ export function drawTop(context, palette, space, row, x, weight, name, strong) {
   const small = palette.px('text-xs');
   if (row.height < small * 1.05) return;
   const y = row.open ? row.base - Math.min(row.height / 2, 16) : row.top + row.height / 2 + 1;
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.textBaseline = 'middle';
   context.textAlign = 'right';
   context.fillStyle = palette.css(strong ? 'ink' : 'ink-2');
@@ -137,7 +137,7 @@ export function drawTop(context, palette, space, row, x, weight, name, strong) {
 export function drawPositions(context, palette, space, edges, numTokens) {
   const t = texts.attention;
   const small = palette.px('text-xs');
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.textBaseline = 'top';
   context.textAlign = 'center';
   context.fillStyle = palette.css('ink-3');

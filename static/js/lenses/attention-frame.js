@@ -1,5 +1,5 @@
 /** Draws the rows of the attention lens at one progress. */
-import { clamp, fitText, lerp, span } from '../canvas.js';
+import { clamp, fitText, lerp, span, useFont } from '../canvas.js';
 import { layerAt, phasesOf, progressOfLayer } from '../phases.js';
 import { percent } from '../text.js';
 import { drawBrackets, drawHeadRow, drawPositions, drawQueryChip, drawTop } from './attention-draw.js';
@@ -38,6 +38,8 @@ export class AttentionFrame {
   numRead = 0;
   /** Rows by step, so that a frame computes nothing twice. @type {Map<string, WeightRow|null>} */
   #known = new Map();
+  /** What is on the canvas. */
+  #drawnKey = '';
 
   /** @param {CanvasStack} stack @param {Ctx} ctx @param {BlockHistory} history */
   constructor(stack, ctx, history) {
@@ -51,9 +53,15 @@ export class AttentionFrame {
     this.picture = picture;
     this.space = space;
     this.#known.clear();
+    this.#drawnKey = '';
     this.edges = edgesAt(picture, 1);
     const row = picture.request ? this.rowOf(null) : null;
     this.numRead = row?.numTokens ?? 0;
+  }
+
+  /** The canvas was used for something else. */
+  blank() {
+    this.#drawnKey = '';
   }
 
   get left() {
@@ -128,8 +136,12 @@ export class AttentionFrame {
     const model = ctx.log.header?.model;
     if (!picture?.request || !space || !model) return;
     const { palette, ui } = ctx;
-    const geometry = model.layers[ui.layer];
     const edges = edgesAt(picture, progress);
+    const turn = this.#turn(progress);
+    const key = `${turn}/${edges.t}/${pointed?.head}/${pointed?.position}/${ctx.timeline.moving}`;
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
+    const geometry = model.layers[ui.layer];
     this.edges = edges;
     const heads = geometry?.query_heads ?? model.num_query_heads;
     const numKv = numKvHeads(geometry, model);
@@ -140,7 +152,6 @@ export class AttentionFrame {
     const latent = geometry?.cache === 'latent';
     drawChips(context, palette, space, chipsOf(picture, picture.stages.after, edges, 1, this.history, ui.shown));
     drawBrackets(context, palette, space, brackets, rows, latent, latent ? texts.attention.latent : texts.attention.kv);
-    const turn = this.#turn(progress);
     const most = this.#most(turn);
     let numTokens = 0;
     for (const row of rows) {
@@ -190,12 +201,12 @@ export class AttentionFrame {
     const top = largest(weights, 1)[0];
     if (top) drawTop(context, palette, space, row, edges.right + space.noteX, top.weight, this.#name(top.from, top.to, top.weight), row.open);
     if (!row.open || (ctx.timeline.moving && ctx.timeline.speed > 1)) return;
-    context.font = palette.font('text-xs');
+    useFont(context, palette.font('text-xs'));
     const line = palette.px('text-xs') * 1.3;
     const labels = placeLabels(context, bars, NUM_LABELS, (bar) => `${percent(bar.peakWeight)} ${this.#name(bar.peak ?? bar.from, bar.peak === null ? bar.to : bar.peak + 1, bar.peakWeight)}`, {
       left: space.left - 2, right: edges.right + 4, top: row.top + 2, base: row.base, line,
     });
-    drawLabels(context, labels, row.base, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px('text-xs') });
+    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px('text-xs') });
   }
 
   /** @param {number} from @param {number} to @param {number} weight @returns {string} */
@@ -210,7 +221,7 @@ export class AttentionFrame {
     const { space, picture, ctx } = this;
     if (!space || !picture) return;
     const problem = ctx.frames.problem('step', picture.attentionAfter);
-    context.font = ctx.palette.font('text-s');
+    useFont(context, ctx.palette.font('text-s'));
     context.fillStyle = ctx.palette.css('ink-3');
     context.textAlign = 'left';
     context.textBaseline = 'middle';

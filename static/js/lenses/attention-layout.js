@@ -61,7 +61,7 @@ export function layoutHeads(space, numHeads, numKv, chosen, small) {
   const gap = Math.min(12, Math.max(2, (space.rowsHeight * 0.2) / Math.max(1, numKv)));
   const free = space.rowsHeight - gap * numKv;
   const single = free / (numHeads + 1);
-  const openHeight = Math.min(Math.max(single * 2, small * 6), free * 0.4);
+  const openHeight = Math.min(Math.max(single * 2, small * (space.phone ? 4 : 6)), free * 0.4);
   const height = Math.min(56, (free - openHeight) / numHeads);
   /** @type {HeadRow[]} */
   const rows = [];

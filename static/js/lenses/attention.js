@@ -102,10 +102,12 @@ class AttentionLens {
     if (!picture || stack.width === 0 || !this.empty.hidden) {
       stack.clear('rows');
       stack.clear('motion');
+      frame.blank();
       return;
     }
     if (this.mode === 'triangle') {
       stack.clear('motion');
+      frame.blank();
       this.triangle.draw(stack.clear('rows'), picture, stack.width, stack.height);
     } else frame.draw(progress, this.pointed);
   }

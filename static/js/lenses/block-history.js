@@ -18,7 +18,7 @@ export class BlockHistory {
 
   /** Take in what the log has gained. */
   #follow() {
-    const {log} = this;
+    const { log } = this;
     if (log.logId !== this.logId || log.firstSeq > this.seen + 1 || log.lastSeq < this.seen) {
       this.blocks = [];
       this.seen = log.firstSeq - 1;
@@ -30,14 +30,14 @@ export class BlockHistory {
       const event = record[2];
       const seq = record[0];
       switch (event.type) {
-        case 'block_allocated': this.#add(event.block_id, {seq, kind: 'allocated', request: event.request_id}); break;
-        case 'block_evicted': this.#add(event.block_id, {seq, kind: 'evicted', request: null}); break;
-        case 'block_shared': this.#add(event.block_id, {seq, kind: 'shared', request: event.request_id}); break;
+        case 'block_allocated': this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id }); break;
+        case 'block_evicted': this.#add(event.block_id, { seq, kind: 'evicted', request: null }); break;
+        case 'block_shared': this.#add(event.block_id, { seq, kind: 'shared', request: event.request_id }); break;
         case 'blocks_released':
-          for (const block of event.prepended) this.#add(block, {seq, kind: 'blanked', request: event.request_id});
+          for (const block of event.prepended) this.#add(block, { seq, kind: 'blanked', request: event.request_id });
           break;
         case 'prefix_cache_reset':
-          for (const block of event.block_ids) this.#add(block, {seq, kind: 'blanked', request: null});
+          for (const block of event.block_ids) this.#add(block, { seq, kind: 'blanked', request: null });
           break;
         default: break;
       }
@@ -58,10 +58,10 @@ export class BlockHistory {
     this.#follow();
     const list = this.blocks[block] ?? [];
     for (let i = firstAfter(list, seq); i < list.length && list[i].seq <= now; i += 1) {
-      const {kind} = list[i];
+      const { kind } = list[i];
       if (kind === 'shared') continue;
       const taker = list.slice(i).find((later) => later.kind === 'allocated' && later.seq <= now);
-      return {step: this.log.stepOf(list[i].seq), kind, taker: taker?.request ?? null};
+      return { step: this.log.stepOf(list[i].seq), kind, taker: taker?.request ?? null };
     }
     return null;
   }

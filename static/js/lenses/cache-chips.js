@@ -110,7 +110,7 @@ export function axisParts({ request, scene, chunk, stages }, edges, log) {
   const chunks = span_ && span_.firstTokenStep > 0 ? span_.firstTokenStep - span_.firstStep + 1 : 1;
   const done = scene.step && chunk ? (scene.before.requests.get(request.id)?.numComputed ?? 0) : request.numComputed;
   put(t.hit, 0, hit, { n: hit });
-  if (done <= hit) put(t.prefillAhead, hit, promptLength, { n }, chunk?.kind === 'prefill');
+  if (done <= hit) put(chunk?.kind === 'prefill' && chunk.num_tokens >= n ? t.prefillNow : t.prefillAhead, hit, promptLength, { n }, chunk?.kind === 'prefill');
   else if (done < promptLength) put(t.prefillPart, hit, promptLength, { n, done: done - hit }, chunk?.kind === 'prefill');
   else if (chunks > 1) put(t.prefillChunks, hit, promptLength, { n, chunks });
   else put(t.prefill, hit, promptLength, { n });

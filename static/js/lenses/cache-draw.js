@@ -76,8 +76,8 @@ function reader({ context, palette, edges }, row) {
 /** What is not written is an outline. @param {CellFrame} frame @param {ColumnEdges} edges */
 function outlines(frame, edges) {
   const { context, palette, rows, layers } = frame;
-  const before = columnStates(edges, frame.from).states;
-  const after = columnStates(edges, frame.to).states;
+  const before = columnStates(edges, frame.from);
+  const after = columnStates(edges, frame.to);
   const paths = { own: new Path2D(), next: new Path2D(), absent: new Path2D() };
   let total = 0;
   for (let c = 0; c < edges.count; c += 1) if (before[c] < ENTRY.KEPT || after[c] < ENTRY.KEPT) total += rows.length;
@@ -158,12 +158,10 @@ export function drawNotches(context, palette, edges, rows, entriesAt) {
   context.beginPath();
   for (const row of rows) {
     const entries = entriesAt(row.layer);
-    const { states } = columnStates(edges, entries);
-    let fresh = 0;
-    for (const state of states) if (state === ENTRY.FRESH) fresh += 1;
-    if (fresh > 2 && row.weight < 0.5) continue;
-    for (let c = edges.count - 1; c >= 0; c -= 1) {
-      if (states[c] !== ENTRY.FRESH) continue;
+    const states = columnStates(edges, entries);
+    const last = states.lastIndexOf(ENTRY.FRESH);
+    if (last < 0 || (last - states.indexOf(ENTRY.FRESH) > 1 && row.weight < 0.5)) continue;
+    for (let c = last; c >= 0 && states[c] === ENTRY.FRESH; c -= 1) {
       const width = edges.x1[c] - edges.x0[c];
       const size = Math.min(width * 0.5, Math.max(3, row.keyHeight * 0.55), 8);
       if (width < 5) continue;

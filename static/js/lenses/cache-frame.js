@@ -1,6 +1,6 @@
 /** Draws the cache lens at one progress, keeping only what can be reused from frame to frame. */
-import { clamp, fitText, span, textWidth } from '../canvas.js';
-import { layerAt, numLayersWritten, phasesOf, WRITE_SHARE } from '../phases.js';
+import { clamp, fitText, span, textWidth, useFont } from '../canvas.js';
+import { layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../phases.js';
 import { fill, percent } from '../text.js';
 import { axisParts, chipsOf } from './cache-chips.js';
 import { drawCells, drawNotches, drawSelection, drawWriting, freshSpan } from './cache-draw.js';
@@ -57,8 +57,9 @@ export class CacheFrame {
   /** @type {number[]} */
   table = [];
   #painted = /** @type {(Entries|null)[]} */ ([null, null]);
-  #paintedEdges = -1;
+  #paintedEdges = /** @type {ColumnEdges|null} */ (null);
   #gridKey = '';
+  #gridEntries = /** @type {Entries|null} */ (null);
 
   /** @param {CanvasStack} stack @param {Ctx} ctx @param {readonly [Bitmap, Bitmap]} bitmaps */
   constructor(stack, ctx, bitmaps) {
@@ -107,24 +108,25 @@ export class CacheFrame {
     if (!tables || !picture) return;
     const width = space.columnsWidth + 4;
     [from, to].forEach((entries, index) => {
-      if (this.#painted[index] === entries && this.#paintedEdges === edges.t && edges.t >= 1) return;
+      if (this.#painted[index] === entries && this.#paintedEdges === edges) return;
       this.#painted[index] = entries;
       paintCells(this.bitmaps[index], {
         edges, entries, tables, layers: this.layers, view: this.ctx.ui.view, ratio: this.stack.ratio, left: space.columnsLeft, width, blockSize: picture.scene.after.blockSize, gapFrom: space.phone ? 9 : 4,
         level: (half, layer, column) => levels?.halves[half][layer * levels.count + column] ?? -1,
       });
     });
-    this.#paintedEdges = edges.t;
+    this.#paintedEdges = edges;
   }
 
   /** @param {number} progress @param {Entries} entries @param {ColumnEdges} edges @param {CacheSpace} space */
   #drawGrid(progress, entries, edges, space) {
     const { picture, ctx, history } = this;
     if (!picture || !history) return;
-    const chips = chipsOf(picture, entries, edges, progress, history, ctx.ui.shown);
-    const key = `${edges.t}/${entries.states.length}/${chips.map((chip) => `${chip.state}${chip.ring.toFixed(2)}${chip.selected}`).join()}`;
-    if (key === this.#gridKey) return;
+    const key = `${edges.t}/${gridMoment(picture, progress)}`;
+    if (key === this.#gridKey && entries === this.#gridEntries) return;
     this.#gridKey = key;
+    this.#gridEntries = entries;
+    const chips = chipsOf(picture, entries, edges, progress, history, ctx.ui.shown);
     const context = this.stack.clear('grid');
     drawChips(context, ctx.palette, space, chips);
     drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), space.width - 4);
@@ -286,7 +288,7 @@ export class CacheFrame {
     const t = texts.cache.attention;
     const { request } = picture;
     const size = space.phone ? 'text-xs' : 'text-s';
-    context.font = palette.font(size);
+    useFont(context, palette.font(size));
     const own = picture.chunk ? picture.chunk.start + picture.chunk.num_tokens - 1 : request.numComputed - 1;
     const line = palette.px(size) * 1.3;
     const labels = placeLabels(context, bars, NUM_LABELS, (bar) => {
@@ -295,14 +297,14 @@ export class CacheFrame {
       if (bar.peak === 0) return fill(bar.weight <= SINK_SHARE ? t.first : space.phone ? t.sinkShort : t.sink, { percent: share });
       return bar.peak === own ? fill(t.itself, { percent: share }) : fill(t.token, { percent: share, token: tokenName(request.pieces[bar.peak], bar.peak) });
     }, { left: space.columnsLeft - 2, right: Math.max(edges.right + 4, space.columnsLeft + 220), top: row.top + 4, base: row.barBase, line });
-    drawLabels(context, labels, row.barBase, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px(size) });
+    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px(size) });
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Row} row @param {string} text */
   #quiet(context, row, text) {
     const { space, ctx } = this;
     if (!space) return;
-    context.font = ctx.palette.font('text-xs');
+    useFont(context, ctx.palette.font('text-xs'));
     context.fillStyle = ctx.palette.css('ink-3');
     context.textAlign = 'left';
     context.textBaseline = 'middle';
@@ -323,7 +325,7 @@ export class CacheFrame {
     context.fillStyle = palette.css('now');
     context.fillRect(x0, y - 5, Math.max(3, x1 - x0), 2 * palette.px('mark'));
     if (tokens || space.phone) return;
-    context.font = palette.font('text-xs', 'ui', 600);
+    useFont(context, palette.font('text-xs', 'ui', 600));
     context.textBaseline = 'top';
     const width = textWidth(context, texts.cache.axis.now);
     context.textAlign = 'left';
@@ -357,6 +359,16 @@ export class CacheFrame {
   }
 }
 
+
+/** A number that changes only while chips do: when blocks are taken or given back. @param {CachePicture} picture @param {number} progress */
+function gridMoment({ step, ended }, progress) {
+  if (!step) return '';
+  const { blocks, layers, release } = phasesOf(step);
+  if (progress < blocks[1]) return `b${Math.round(within(blocks, progress) * 30)}`;
+  const rung = within(layers, progress);
+  if (rung < 0.3 && (step.allocated.length > 0 || step.shared.length > 0)) return `l${Math.round(rung * 60)}`;
+  return ended && progress > release[0] ? `r${Math.round(within(release, progress) * 30)}` : '';
+}
 
 /** Where the row that stands apart belongs in the strip. @param {CanvasRenderingContext2D} context @param {string} color
  * @param {Row} row @param {number} x */

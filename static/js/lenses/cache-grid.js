@@ -1,5 +1,5 @@
 /** What stands still around the cells: block chips above, layer names left, the sentences of the axis below. */
-import { fitText, hatch, roundRect, textWidth } from '../canvas.js';
+import { fitText, hatch, roundRect, textWidth, useFont } from '../canvas.js';
 import { fill } from '../text.js';
 import { texts } from './texts.js';
 
@@ -70,7 +70,7 @@ function writeChip(context, palette, chip, x, y, width) {
   const pad = width > 60 ? 8 : 4;
   const room = width - 2 * pad;
   const strong = chip.state === 'used' || chip.state === 'hit';
-  context.font = palette.font('text-xs', 'ui', strong ? 500 : 400);
+  useFont(context, palette.font('text-xs', 'ui', strong ? 500 : 400));
   context.fillStyle = palette.css(strong ? 'ink' : 'ink-2');
   const titleWidth = textWidth(context, chip.title);
   if (titleWidth > room) {
@@ -82,7 +82,7 @@ function writeChip(context, palette, chip, x, y, width) {
   }
   if (chip.state === 'kept' || chip.state === 'gone') backed(context, palette, chip.title, x + pad, y);
   context.fillText(chip.title, x + pad, y);
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   const rest = room - titleWidth - 10;
   const note = chip.notes.find((text) => textWidth(context, text) <= rest);
   if (!note) return;
@@ -136,7 +136,7 @@ export function drawLayerNames(context, palette, space, rows, note) {
   const right = space.columnsLeft - size * 1.1;
   context.textAlign = 'right';
   context.textBaseline = 'middle';
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   if (!space.phone) context.fillText(fitText(context, texts.cache.layersUp, space.columnsLeft - 4), space.columnsLeft - 6, space.chipTop + space.chipHeight / 2 + 0.5);
   const stride = strideOf(rows, size);
@@ -147,7 +147,7 @@ export function drawLayerNames(context, palette, space, rows, note) {
     if (!strong && !regular) continue;
     const y = (row.keyTop + row.valueTop + row.valueHeight) / 2;
     if (!strong && open.weight > 0.5 && open.height > row.height && Math.abs(y - (open.keyTop + open.valueTop + open.valueHeight) / 2) < size * 1.25) continue;
-    context.font = palette.font('text-xs', 'ui', strong ? 700 : 400);
+    useFont(context, palette.font('text-xs', 'ui', strong ? 700 : 400));
     context.fillStyle = palette.css(strong ? 'ink' : 'ink-3');
     context.fillText(fill(texts.cache.layer, { layer: row.layer }), right, y + 0.5);
     if (strong && note(row.layer)) halves(context, palette, row, space, note(row.layer));
@@ -158,7 +158,7 @@ export function drawLayerNames(context, palette, space, rows, note) {
  * @param {Row} row @param {CacheSpace} space @param {string} letters */
 function halves(context, palette, row, space, letters) {
   const x = space.columnsLeft - 4;
-  context.font = palette.font('text-xs', 'ui', 700);
+  useFont(context, palette.font('text-xs', 'ui', 700));
   if (row.keyHeight < palette.px('text-xs') * 0.55) return;
   context.fillStyle = palette.css('k-ink');
   context.fillText(letters[0], x, row.keyTop + row.keyHeight / 2 + 0.5);
@@ -180,7 +180,7 @@ function strideOf(rows, size) {
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {CacheSpace} space @param {readonly AxisPart[]} parts
  * @param {number} right how far the last text may go */
 export function drawAxis(context, palette, space, parts, right) {
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.textAlign = 'left';
   context.textBaseline = 'top';
   let free = -Infinity;
@@ -189,7 +189,7 @@ export function drawAxis(context, palette, space, parts, right) {
     const x = Math.max(part.x0 + (index > 0 ? 7 : 0), free);
     const text = part.texts.find((option) => textWidth(context, option) <= end - x - 8) ?? '';
     context.fillStyle = palette.css(part.strong ? 'ink' : 'ink-3');
-    context.fillText(text, x, space.axisTop + space.line * 0.75 + 4);
+    context.fillText(text, x, space.axisText);
     if (text) free = x + textWidth(context, text) + 12;
   });
 }
@@ -213,7 +213,7 @@ export function drawBoundaries(context, palette, xs, top, bottom) {
  * @param {(position: number) => string} name texts under columns that are wide enough for them */
 export function drawTokens(context, palette, space, edges, name) {
   if (edges.pitch < 30 || edges.after.long) return;
-  context.font = palette.font('text-xs', 'mono');
+  useFont(context, palette.font('text-xs', 'mono'));
   context.textAlign = 'center';
   context.textBaseline = 'top';
   context.fillStyle = palette.css('ink-2');

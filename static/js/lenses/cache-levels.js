@@ -23,8 +23,9 @@ const MAX_ASKED = 8;
  * @property {number} count columns
  */
 
-/** @param {ColumnEdges} edges @param {number} numLayers @param {Norms} norms @returns {Levels} */
-export function normLevels(edges, numLayers, norms) {
+/** @param {ColumnEdges} edges @param {number} numLayers @param {Norms} norms @param {boolean} own each layer on its own scale
+ * @returns {Levels} */
+export function normLevels(edges, numLayers, norms, own) {
   const { count } = edges;
   /** @type {[Int16Array, Int16Array]} */
   const halves = [new Int16Array(numLayers * count), new Int16Array(numLayers * count)];
@@ -32,8 +33,8 @@ export function normLevels(edges, numLayers, norms) {
   for (let layer = 0; layer < numLayers; layer += 1) {
     for (let c = 0; c < count; c += 1) {
       const at = layer * count + c;
-      halves[0][at] = known ? norms.level('key', layer, edges.from[c], edges.to[c]) : -1;
-      halves[1][at] = known ? norms.level('value', layer, edges.from[c], edges.to[c]) : -1;
+      halves[0][at] = known ? norms.level('key', layer, edges.from[c], edges.to[c], own) : -1;
+      halves[1][at] = known ? norms.level('value', layer, edges.from[c], edges.to[c], own) : -1;
     }
   }
   return { halves, count };

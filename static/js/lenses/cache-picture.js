@@ -88,14 +88,29 @@ function lastStepOf(log, id, position) {
   return Math.min(span.lastStep, position);
 }
 
+/** @type {WeakMap<Columns, ColumnEdges>} */
+const settled = new WeakMap();
+
+/** Edges where columns stand still; the same object every time. @param {Columns} columns @returns {ColumnEdges} */
+export function settledEdges(columns) {
+  let edges = settled.get(columns);
+  if (!edges) settled.set(columns, (edges = new ColumnEdges(columns, columns, 1)));
+  return edges;
+}
+
 /** Edges of the columns at this progress: they move while the blocks of the step are taken, or at its begin.
  * @param {CachePicture} picture @param {number} progress @returns {ColumnEdges} */
 export function edgesAt({ columnsBefore, columnsAfter, scene }, progress) {
   const { step } = scene;
-  if (!step || columnsBefore === columnsAfter) return new ColumnEdges(columnsAfter, columnsAfter, 1);
+  if (!step || sameColumns(columnsBefore, columnsAfter)) return settledEdges(columnsAfter);
   const { blocks, duration } = phasesOf(step);
   const until = Math.max(blocks[1] * 0.4, Math.min(0.3, 250 / duration));
-  return new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));
+  return progress >= until ? settledEdges(columnsAfter) : new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));
+}
+
+/** Do the columns of both stand in the same places? @param {Columns} a @param {Columns} b @returns {boolean} */
+function sameColumns(a, b) {
+  return a === b || (a.numShown === b.numShown && a.x === b.x && JSON.stringify(a.scale) === JSON.stringify(b.scale));
 }
 
 /** How far the open row is that of a prefill wave. @param {CachePicture} picture @param {number} progress @returns {number} */

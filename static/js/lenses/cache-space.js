@@ -11,7 +11,7 @@
  * @property {number} chipTop @property {number} chipHeight
  * @property {RowSpace} rows
  * @property {number} openTop @property {number} openHeight of the row that stands apart
- * @property {number} axisTop @property {number} line height of a line of the axis
+ * @property {number} axisTop @property {number} axisText y of its sentences @property {number} line height of a line
  * @property {number} queryRoom width for the query at the row's end
  */
 
@@ -46,6 +46,6 @@ export function cacheSpace(width, height, palette, keyShare, unit, wave) {
     : { ...space, top: rowsTop, height: area, openHeight: openHeight + (Math.min(openHeight, waveHeight) - openHeight) * wave };
   return {
     width, height, phone, columnsLeft, columnsWidth, chipTop, chipHeight, rows, openTop: rowsTop,
-    openHeight, axisTop, line, queryRoom,
+    openHeight, axisTop, axisText: phone ? axisTop + 2 : axisTop + line * 0.75 + 4, line, queryRoom,
   };
 }

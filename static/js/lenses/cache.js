@@ -9,11 +9,10 @@ import { BlockHistory } from './block-history.js';
 import { CacheControls, scaleNumber } from './cache-controls.js';
 import { describeCache, entryText, largestText, fillTable } from './cache-text.js';
 import { CacheFrame } from './cache-frame.js';
-import { cachePicture } from './cache-picture.js';
+import { cachePicture, settledEdges } from './cache-picture.js';
 import { ageLevels, normLevels, ReceivedAttention } from './cache-levels.js';
 import { cacheSpace } from './cache-space.js';
 import { cellTables } from './cell-paint.js';
-import { ColumnEdges } from './columns.js';
 import { heldPack } from './frame-rows.js';
 import { Norms } from './norms.js';
 import { rowAt } from './rows.js';
@@ -26,6 +25,7 @@ import { Tip } from './tip.js';
 /** @typedef {import('../types.d.ts').Selection} Selection */
 /** @typedef {import('./cache-picture.js').CachePicture} CachePicture */
 /** @typedef {import('./cache-levels.js').Levels} Levels */
+/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
 
 /** The table for readers follows the picture at most this often while it moves. */
 const TABLE_MS = 600;
@@ -136,7 +136,7 @@ class CacheLens {
       if (step > 0) this.norms.addStep(step, ctx.frames.step(step));
     }
     this.norms.settle(request.numComputed);
-    const edges = new ColumnEdges(picture.columnsAfter, picture.columnsAfter, 1);
+    const edges = settledEdges(picture.columnsAfter);
     this.levels = this.#levelsOf(edges, numLayers);
   }
 
@@ -158,7 +158,7 @@ class CacheLens {
       received.settle(span ? heldPack(ctx.frames, span.firstTokenStep || span.firstStep) : null);
       return received.levels(edges);
     }
-    return normLevels(edges, numLayers, norms);
+    return normLevels(edges, numLayers, norms, view === 'state');
   }
 
   #legend() {

@@ -71,11 +71,11 @@ function half(full, calm, ground, nobody) {
 
 /** @param {Bitmap} bitmap @param {PaintInput} input */
 export function paintCells(bitmap, input) {
-  const {edges, entries, layers, ratio, left, width} = input;
+  const { edges, entries, layers, ratio, left, width } = input;
   bitmap.resize(Math.round(width * ratio), layers.length * 2);
   bitmap.words.fill(0);
-  const {x0, x1} = pixelEdges(edges, ratio, left, input.blockSize, input.gapFrom);
-  const {states} = columnStates(edges, entries);
+  const { x0, x1 } = pixelEdges(edges, ratio, left, input.blockSize, input.gapFrom);
+  const states = columnStates(edges, entries);
   for (let layer = 0; layer < layers.length; layer += 1) {
     const geometry = layers[layer];
     if (geometry.cache === 'none') continue;
@@ -118,8 +118,14 @@ export function lastStored(entries) {
   return -1;
 }
 
-/** State of each drawn column: that of the fullest of its tokens. @param {ColumnEdges} edges @param {Entries} entries */
+/** @type {WeakMap<Entries, {edges: ColumnEdges, states: Uint8Array}>} */
+const knownStates = new WeakMap();
+
+/** State of each drawn column: that of the fullest of its tokens. @param {ColumnEdges} edges @param {Entries} entries
+ * @returns {Uint8Array} */
 export function columnStates(edges, entries) {
+  const known = knownStates.get(entries);
+  if (known && known.edges === edges) return known.states;
   const states = new Uint8Array(edges.count);
   for (let c = 0; c < edges.count; c += 1) {
     let most = 0;
@@ -129,7 +135,8 @@ export function columnStates(edges, entries) {
     }
     states[c] = most;
   }
-  return {states};
+  knownStates.set(entries, { edges, states });
+  return states;
 }
 
 /** Columns in whole device pixels, with a gap where they, or at least their blocks, are wide enough.

@@ -1,10 +1,12 @@
 /** The requests as chains of logical blocks: a lettered badge, a line of text, and one tile per block of the table. */
-import { fitText, textWidth } from '../canvas.js';
+import { fitText, textWidth, useFont } from '../canvas.js';
 import { count, fill, readable } from '../text.js';
 import { chainBox, layoutChain, LEVEL_WITH_ARROW } from './pages-space.js';
 import { fillOf, listedRequests } from './pages-picture.js';
 import { drawBadge } from './request-hues.js';
+import { changing } from './pool-tiles.js';
 import { drawTile, hasFoot } from './tile.js';
+import { signOf } from './tile-cache.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -12,6 +14,7 @@ import { texts } from './texts.js';
 /** @typedef {import('./pages-picture.js').BlockView} BlockView */
 /** @typedef {import('./pages-picture.js').PagesPicture} PagesPicture */
 /** @typedef {import('./tile.js').Box} Box */
+/** @typedef {import('./tile-cache.js').TileCache} TileCache */
 
 /**
  * One tile of a chain, for hit tests and connectors. `gone`: the request has ended and the block holds something else now.
@@ -32,9 +35,9 @@ export function layoutChains(picture, area, heading, small, wanted) {
   const size = picture.after.blockSize;
   const badge = Math.round(small * 2.6);
   const lane = Math.round(small * 0.9);
-  const perRow = (area.height - heading - (numHidden > 0 ? small * 1.4 : 0)) / Math.max(1, requests.length);
+  const perRow = (area.height - heading) / Math.max(1, requests.length);
   const limit = Math.min(perRow, small * (requests.length <= 2 ? 16 : 11));
-  let y = area.y + heading + (numHidden > 0 ? small * 1.4 : 0);
+  let y = area.y + heading;
   const line = Math.round(small * 1.7);
   const tileArea = { x: area.x + badge + Math.round(small * 0.8), y: 0, width: area.width - badge - small * 0.8, height: Math.max(8, limit - line - lane) };
   const counts = requests.map((request) => {
@@ -59,23 +62,121 @@ export function layoutChains(picture, area, heading, small, wanted) {
   return { rows, numHidden };
 }
 
-/**
- * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
- * @param {readonly ChainRow[]} rows @param {number} progress @param {(request: Request, logical: number, block: number) => boolean} isGone
- * @returns {ChainTile[]}
- */
-export function drawChains(context, palette, picture, rows, progress, isGone) {
+/** Does a block hold something else than what a request that has ended left there?
+ * @typedef {(request: Request, logical: number, block: number) => boolean} IsGone */
+
+/** Draws the chains; tiles stay on their canvas until they look different. */
+export class Chains {
   /** @type {ChainTile[]} */
-  const tiles = [];
-  for (const row of rows) {
-    const was = picture.before.requests.get(row.request.id);
-    const now = progress > 0 || !was ? row.request : was;
-    const over = now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || (picture.phases !== null && progress > (picture.phases.release[0] + picture.phases.release[1]) / 2));
-    header(context, palette, row, now, over);
-    drawBadge(context, palette, row.request.id, row.request.letter, row.badge.x, row.badge.y, row.badge.width, row.badge.height, over);
-    tiles.push(...drawRow(context, palette, picture, row, progress, over, isGone));
+  tiles = [];
+  /** What each row showed when all its tiles were looked at. @type {Map<number, string>} */
+  #shown = new Map();
+
+  /** @param {TileCache} cache @param {IsGone} isGone */
+  constructor(cache, isGone) {
+    this.cache = cache;
+    this.isGone = isGone;
   }
-  return tiles;
+
+  /**
+   * @param {CanvasRenderingContext2D} still canvas of the tiles @param {CanvasRenderingContext2D} moving canvas that is cleared every frame
+   * @param {Palette} palette @param {PagesPicture} picture @param {readonly ChainRow[]} rows @param {number} progress @param {boolean} all
+   */
+  draw(still, moving, palette, picture, rows, progress, all) {
+    const changed = new Set(changing(picture));
+    if (all) this.#forgetOthers(still, rows);
+    const states = rows.map((row) => stateOf(picture, row, progress));
+    const whole = rows.map((row, index) => all || this.#shown.get(row.request.id) !== states[index].sign);
+    if (whole.some(Boolean)) this.tiles = this.tiles.filter((tile) => !rows.some((row, index) => whole[index] && row.request.id === tile.request));
+    if (all) this.tiles = [];
+    rows.forEach((row, index) => {
+      const { over, now } = states[index];
+      const { request, badge } = row;
+      header(moving, palette, row, now, over);
+      drawBadge(moving, palette, request.id, request.letter, badge.x, badge.y, badge.width, badge.height, over);
+      if (whole[index]) {
+        if (this.#shown.get(request.id) !== states[index].sign) this.cache.wipe(still, `chain/${request.id}/`);
+        this.#shown.set(request.id, states[index].sign);
+      }
+      this.#drawRow(still, moving, palette, picture, row, progress, over, whole[index] ? null : changed);
+    });
+  }
+
+  /** @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows */
+  #forgetOthers(still, rows) {
+    for (const id of this.#shown.keys()) {
+      if (rows.some((row) => row.request.id === id)) continue;
+      this.cache.wipe(still, `chain/${id}/`);
+      this.#shown.delete(id);
+    }
+  }
+
+  /** The canvas is blank. */
+  forget() {
+    this.#shown.clear();
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} still @param {CanvasRenderingContext2D} moving @param {Palette} palette @param {PagesPicture} picture
+   * @param {ChainRow} row @param {number} progress @param {boolean} over @param {Set<number>|null} only blocks to look at, null for all
+   */
+  #drawRow(still, moving, palette, picture, row, progress, over, only) {
+    const { request, layout, area } = row;
+    const { table, arriving, arrived } = picture.chain(picture.before.requests.get(request.id), request, progress);
+    if (table.length === 0 && !over) return quiet(moving, palette, row);
+    const first = Math.max(0, table.length - layout.shown);
+    if (first > 0) more(moving, palette, area, first);
+    for (let logical = first; logical < table.length; logical += 1) {
+      const block = table[logical];
+      if (only && !only.has(block)) continue;
+      const box = chainBox(area, layout, logical - first);
+      const gone = over && (block < 0 || this.isGone(request, logical, block));
+      const view = block < 0 || gone ? NOTHING : viewIn(picture, request, block, progress, over);
+      const fresh = logical >= arriving ? arrived : 1;
+      if (!only) this.tiles.push({ request: request.id, logical, block, box, gone, lane: box.y + box.height + layout.gap / 2 });
+      const hit = request.numHitTokens > logical * picture.after.blockSize && !over;
+      this.cache.draw(still, `chain/${request.id}/${logical}`, box, layout.gap / 2, `${signOf(view)}/${gone}/${hit}/${Math.round(fresh * 20)}/${block}`, () => {
+        still.globalAlpha = fresh;
+        paintTile(still, palette, picture, row, box, logical, block, view, gone, hit);
+        still.globalAlpha = 1;
+      });
+    }
+    return undefined;
+  }
+}
+
+/** What a row shows: whether its request has ended, and what tells that all its tiles must be looked at.
+ * @param {PagesPicture} picture @param {ChainRow} row @param {number} progress */
+function stateOf(picture, row, progress) {
+  const { request, layout, area } = row;
+  const was = picture.before.requests.get(request.id);
+  const now = progress > 0 || !was ? request : was;
+  const back = picture.phases ? (picture.phases.release[0] + picture.phases.release[1]) / 2 : 0;
+  const over = now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || progress > back);
+  const { table } = picture.chain(was, request, progress);
+  return { now, over, sign: `${over}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}` };
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {ChainRow} row */
+function quiet(context, palette, { area, badge }) {
+  useFont(context, palette.font('text-xs'));
+  context.fillStyle = palette.css('ink-3');
+  context.textAlign = 'left';
+  context.textBaseline = 'middle';
+  context.fillText(texts.pages.noBlocks, area.x, area.y + badge.height / 2);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {ChainRow} row @param {Box} box
+ * @param {number} logical @param {number} block @param {BlockView} view @param {boolean} gone @param {boolean} hit */
+function paintTile(context, palette, picture, row, box, logical, block, view, gone, hit) {
+  const t = texts.pages.tile;
+  const spaced = fill(t.logical, { logical, block: block < 0 ? '–' : block });
+  const arrow = row.layout.level === 0 || spaced.length <= 5 ? spaced : spaced.replace(/ /g, '');
+  drawTile(context, palette, box, picture.after.blockSize, view, {
+    id: row.layout.level <= LEVEL_WITH_ARROW ? arrow : block < 0 ? '–' : String(block), note: gone && block >= 0 ? t.gone : hit ? t.hit : '', strong: false,
+    letters: view.owners.length > 1 ? view.owners.map((id) => picture.after.requests.get(id)?.letter ?? '') : [],
+  });
+  if (gone) strike(context, palette, box);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {ChainRow} row @param {Request} request @param {boolean} over */
@@ -85,7 +186,7 @@ function header(context, palette, row, request, over) {
   const { x, width } = row.area;
   context.textBaseline = 'middle';
   context.textAlign = 'left';
-  context.font = palette.font('text-s');
+  useFont(context, palette.font('text-s'));
   const state = over ? t.state.finished : t.state[request.state];
   const tail = [fill(t.tokens, { n: count(over ? request.numComputed : request.state === 'waiting' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
   const tailWidth = textWidth(context, tail);
@@ -94,45 +195,6 @@ function header(context, palette, row, request, over) {
   context.fillText(title, x, y);
   context.fillStyle = palette.css('ink-3');
   context.fillText(tail, x + textWidth(context, title) + 12, y);
-}
-
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {ChainRow} row
- * @param {number} progress @param {boolean} over @param {(request: Request, logical: number, block: number) => boolean} isGone
- * @returns {ChainTile[]} */
-function drawRow(context, palette, picture, row, progress, over, isGone) {
-  const { request, layout, area } = row;
-  const { table, arriving, arrived } = picture.chain(picture.before.requests.get(request.id), request, progress);
-  const t = texts.pages;
-  if (table.length === 0 && !over) {
-    context.font = palette.font('text-xs');
-    context.fillStyle = palette.css('ink-3');
-    context.textAlign = 'left';
-    context.fillText(t.noBlocks, area.x, area.y + row.badge.height / 2);
-    return [];
-  }
-  const first = Math.max(0, table.length - layout.shown);
-  /** @type {ChainTile[]} */
-  const tiles = [];
-  for (let logical = first; logical < table.length; logical += 1) {
-    const block = table[logical];
-    const box = chainBox(area, layout, logical - first);
-    const gone = over && (block < 0 || isGone(request, logical, block));
-    const view = block < 0 || gone ? NOTHING : viewIn(picture, request, block, progress, over);
-    const fresh = logical >= arriving ? arrived : 1;
-    context.globalAlpha = fresh;
-    const note = gone && block >= 0 ? t.tile.gone : request.numHitTokens > logical * picture.after.blockSize && !over ? t.tile.hit : '';
-    const id = block < 0 ? `${logical} → –` : fill(t.tile.logical, { logical, block });
-    const short = layout.level <= LEVEL_WITH_ARROW ? id : block < 0 ? '–' : String(block);
-    const shift = (1 - fresh) * 10;
-    drawTile(context, palette, { ...box, x: box.x + shift }, picture.after.blockSize, view, {
-      id: short, note, strong: false, letters: view.owners.length > 1 ? view.owners.map((id_) => picture.after.requests.get(id_)?.letter ?? '') : [],
-    });
-    if (gone) strike(context, palette, box);
-    context.globalAlpha = 1;
-    tiles.push({ request: request.id, logical, block, box, gone, lane: box.y + box.height + layout.gap / 2 });
-  }
-  if (first > 0) more(context, palette, area, first);
-  return tiles;
 }
 
 /** @type {BlockView} */
@@ -161,7 +223,7 @@ function strike(context, palette, box) {
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} n */
 function more(context, palette, area, n) {
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'right';
   context.textBaseline = 'middle';

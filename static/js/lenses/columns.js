@@ -46,9 +46,9 @@ export class Columns {
 
   /** Left edge of position p. @param {number} p @returns {number} */
   left(p) {
-    const {tailStart, pitch, blockGap, bodyPitch, bodyWidth} = this.scale;
+    const { tailStart, pitch, blockGap, bodyPitch, bodyWidth } = this.scale;
     if (p < tailStart) return this.x + p * bodyPitch;
-    const {blockSize} = this.input;
+    const { blockSize } = this.input;
     const gaps = tailStart > 0 ? Math.floor(p / blockSize) - Math.floor(tailStart / blockSize) : Math.floor(p / blockSize);
     return this.x + bodyWidth + (p - tailStart) * pitch + gaps * blockGap;
   }
@@ -66,14 +66,14 @@ function levelOf(needed) {
 
 /** @param {ColumnInput} input @returns {Columns} */
 export function layoutColumns(input) {
-  const {numTokens, numSlots, blockSize, width} = input;
+  const { numTokens, numSlots, blockSize, width } = input;
   const level = Math.max(1, Math.min(levelOf(numTokens), Math.max(numSlots, levelOf(numTokens))));
   const maxPitch = input.maxPitch ?? 48;
   const numBlocks = Math.ceil(level / blockSize);
   const blockGap = blockSize === 1 ? 1 : blockSize < 4 ? 3 : 7;
   const pitch = Math.min(maxPitch, (width - (numBlocks - 1) * blockGap) / level);
   if (pitch >= MIN_PITCH) {
-    const columns = new Columns(input, {pitch, blockGap, tailStart: 0, bin: 1, bodyPitch: pitch, bodyWidth: 0});
+    const columns = new Columns(input, { pitch, blockGap, tailStart: 0, bin: 1, bodyPitch: pitch, bodyWidth: 0 });
     columns.numShown = Math.max(numTokens, Math.min(numSlots, level));
     return columns;
   }
@@ -82,7 +82,7 @@ export function layoutColumns(input) {
 
 /** @param {ColumnInput} input @returns {Columns} */
 function layoutLong(input) {
-  const {numTokens, numSlots, blockSize, width} = input;
+  const { numTokens, numSlots, blockSize, width } = input;
   const tailStart = Math.max(0, Math.floor((numTokens - TAIL_TOKENS) / TAIL_STRIDE) * TAIL_STRIDE);
   const blockGap = blockSize < 4 ? 1 : 4;
   const pitch = (width * TAIL_SHARE) / TAIL_TOKENS;
@@ -92,7 +92,7 @@ function layoutLong(input) {
   let bin = 1;
   while (tailStart / bin > room) bin *= 2;
   const bodyPitch = room / (Math.ceil(tailStart / bin) * bin);
-  const columns = new Columns(input, {pitch, blockGap, tailStart, bin, bodyPitch, bodyWidth: room + TAIL_GAP});
+  const columns = new Columns(input, { pitch, blockGap, tailStart, bin, bodyPitch, bodyWidth: room + TAIL_GAP });
   columns.numShown = Math.min(Math.max(numTokens, numSlots), tailStart + capacity);
   columns.numShown = Math.max(columns.numShown, numTokens);
   return columns;
@@ -108,7 +108,7 @@ export class ColumnEdges {
     this.before = before;
     this.after = after;
     this.t = t;
-    const {tailStart, bin} = after.scale;
+    const { tailStart, bin } = after.scale;
     const numBins = Math.ceil(tailStart / bin);
     this.count = numBins + Math.max(0, after.numShown - tailStart);
     this.numBins = numBins;
@@ -154,7 +154,7 @@ export class ColumnEdges {
 
   /** The column in which a position stands. @param {number} position @returns {number} */
   columnOf(position) {
-    const {tailStart, bin} = this.after.scale;
+    const { tailStart, bin } = this.after.scale;
     return position < tailStart ? Math.floor(position / bin) : this.numBins + position - tailStart;
   }
 
@@ -184,7 +184,7 @@ export function blockGroups(edges, table, blockSize) {
   for (let logical = 0; logical * blockSize < end; logical += 1) {
     const from = logical * blockSize;
     const to = Math.min(end, from + blockSize);
-    groups.push({logical, block: table[logical] ?? -1, x0: edges.leftOf(from), x1: edges.rightOf(to - 1), from, to});
+    groups.push({ logical, block: table[logical] ?? -1, x0: edges.leftOf(from), x1: edges.rightOf(to - 1), from, to });
   }
   return groups;
 }

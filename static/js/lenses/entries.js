@@ -1,9 +1,9 @@
 /**
  * What stands in each column of one request: the state of every entry, at rest and at the stages of a step. Pure.
  */
-import {clamp, span} from '../canvas.js';
-import {phasesOf, within} from '../phases.js';
-import {tableOf} from '../selectors.js';
+import { clamp, span } from '../canvas.js';
+import { phasesOf, within } from '../phases.js';
+import { tableOf } from '../selectors.js';
 
 /** @typedef {import('../types.d.ts').World} World */
 /** @typedef {import('../types.d.ts').Request} Request */
@@ -40,7 +40,7 @@ export const ENTRY = /** @type {const} */ ({
 
 /** @returns {Entries} */
 export function noEntries() {
-  return {states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0};
+  return { states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0 };
 }
 
 /**
@@ -71,7 +71,7 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
     else states[position] = seq >= freshFrom && world.slotRequest[slot] === request.id ? ENTRY.FRESH : ENTRY.STORED;
   }
   const kept = table.map((block, logical) => block >= 0 && states[logical * size] === ENTRY.KEPT && world.refCount[block] === 0);
-  return {states, table, kept, numTokens: request.tokens.length, numStored};
+  return { states, table, kept, numTokens: request.tokens.length, numStored };
 }
 
 /**
@@ -89,7 +89,7 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
  * @returns {Stages}
  */
 export function stagesOf(before, after, chunk, ended) {
-  if (!chunk) return {before, taken: after, written: after, after};
+  if (!chunk) return { before, taken: after, written: after, after };
   const isNew = (/** @type {number} */ p) => p >= chunk.start && p < chunk.start + chunk.num_tokens;
   const size = after.states.length;
   const taken = new Uint8Array(size);
@@ -102,8 +102,8 @@ export function stagesOf(before, after, chunk, ended) {
     taken[p] = isNew(p) ? ENTRY.BLANK : was === ENTRY.ABSENT ? known : was;
     written[p] = isNew(p) ? ENTRY.FRESH : was === ENTRY.FRESH ? ENTRY.STORED : taken[p];
   }
-  const mid = {table: ended ? after.table : after.table, kept: [], numTokens: before.numTokens || after.numTokens, numStored: 0};
-  return {before, taken: {...mid, states: taken}, written: {...mid, states: written}, after};
+  const mid = { table: ended ? after.table : after.table, kept: [], numTokens: before.numTokens || after.numTokens, numStored: 0 };
+  return {before, taken: { ...mid, states: taken }, written: { ...mid, states: written }, after};
 }
 
 /**
@@ -113,13 +113,13 @@ export function stagesOf(before, after, chunk, ended) {
  * @returns {{from: Entries, to: Entries, sweep: boolean, t: number}}
  */
 export function stageAt(step, progress, stages) {
-  if (!step || progress <= 0) return {from: stages.before, to: stages.before, sweep: false, t: 1};
+  if (!step || progress <= 0) return { from: stages.before, to: stages.before, sweep: false, t: 1 };
   const phases = phasesOf(step);
   if (progress < phases.blocks[1]) {
-    return {from: stages.before, to: stages.taken, sweep: false, t: span(within(phases.blocks, progress), 0.35, 0.85)};
+    return { from: stages.before, to: stages.taken, sweep: false, t: span(within(phases.blocks, progress), 0.35, 0.85) };
   }
-  if (progress < phases.layers[1]) return {from: stages.taken, to: stages.written, sweep: true, t: 0};
+  if (progress < phases.layers[1]) return { from: stages.taken, to: stages.written, sweep: true, t: 0 };
   const back = phases.release;
-  if (back[1] <= back[0] || progress < back[0]) return {from: stages.written, to: stages.written, sweep: false, t: 1};
-  return {from: stages.written, to: stages.after, sweep: false, t: span(clamp(within(back, progress), 0, 1), 0.1, 0.7)};
+  if (back[1] <= back[0] || progress < back[0]) return { from: stages.written, to: stages.written, sweep: false, t: 1 };
+  return { from: stages.written, to: stages.after, sweep: false, t: span(clamp(within(back, progress), 0, 1), 0.1, 0.7) };
 }

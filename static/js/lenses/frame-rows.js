@@ -27,7 +27,7 @@ function rowOf(pack, name, row, numTokens) {
   const width = shape[1];
   const weights = new Float32Array(width);
   for (let i = 0; i < width; i += 1) weights[i] = values[row * width + i] * scales[row];
-  return {weights, bin: pack.meta.bin ?? 1, numTokens};
+  return { weights, bin: pack.meta.bin ?? 1, numTokens };
 }
 
 /** Attention of the step's last query in one layer, mean over heads. @param {Pack} pack @param {number} layer */

@@ -6,10 +6,15 @@
 /** @typedef {import('../frames.js').Frames} Frames */
 /** @typedef {import('../types.d.ts').Pack} Pack */
 
+/** Of so many values a scale is made; of more, every second, third … is taken. */
+const MOST_VALUES = 8192;
+
 /** @param {Float32Array|number[]} values @param {number} low @param {number} high percentiles 0-1
  * @returns {[number, number]|null} */
 export function percentiles(values, low, high) {
-  const known = Float32Array.from(values).filter((value) => Number.isFinite(value)).sort();
+  const stride = Math.ceil(values.length / MOST_VALUES);
+  const some = stride > 1 ? Float32Array.from({ length: Math.floor(values.length / stride) }, (_, i) => values[i * stride]) : Float32Array.from(values);
+  const known = some.filter((value) => Number.isFinite(value)).sort();
   if (known.length === 0) return null;
   const at = (/** @type {number} */ share) => known[Math.round(share * (known.length - 1))];
   return [at(low), at(high)];
@@ -27,11 +32,14 @@ export class Norms {
     /** Steps whose pack has been read. @type {Set<number>} */
     this.steps = new Set();
     this.whole = /** @type {Pack|null} */ (null);
-    /** @type {{key: [number, number], value: [number, number]}|null} */
+    /** Over all layers. @type {{key: [number, number], value: [number, number]}|null} */
     this.scale = null;
+    /** By layer, for the shade of a stored cell. @type {{key: [number, number], value: [number, number]}[]} */
+    this.layerScales = [];
     this.scaleFixed = false;
     /** Goes up when something became known. */
     this.version = 0;
+    this.settledVersion = -1;
   }
 
   /** @param {number} positions */
@@ -51,7 +59,7 @@ export class Norms {
   /** @param {Pack} pack @param {number} start first position of the pack */
   #copy(pack, start) {
     const shape = pack.meta.arrays.find((array) => array.name === 'key_norm')?.shape;
-    const {key_norm: key, value_norm: value} = pack.arrays;
+    const { key_norm: key, value_norm: value } = pack.arrays;
     if (!shape || !key || !value) return;
     const [layers, count] = shape;
     this.#grow(start + count);
@@ -82,31 +90,33 @@ export class Norms {
 
   /** Fix the scale once the whole prompt is stored. @param {number} numStored */
   settle(numStored) {
-    if (this.scaleFixed || this.capacity === 0) return;
+    if (this.scaleFixed || this.capacity === 0 || this.settledVersion === this.version) return;
+    this.settledVersion = this.version;
     const count = Math.min(this.promptLength, this.capacity);
-    const take = (/** @type {Float32Array} */ from) => {
-      const values = new Float32Array(this.numLayers * count);
-      for (let layer = 0; layer < this.numLayers; layer += 1) {
-        values.set(from.subarray(layer * this.capacity, layer * this.capacity + count), layer * count);
-      }
-      return percentiles(values, 0.02, 0.98);
-    };
-    const key = take(this.key);
-    const value = take(this.value);
+    const all = { key: new Float32Array(this.numLayers * count), value: new Float32Array(this.numLayers * count) };
+    this.layerScales = [];
+    for (let layer = 0; layer < this.numLayers; layer += 1) {
+      const at = layer * this.capacity;
+      const [key, value] = [this.key.subarray(at, at + count), this.value.subarray(at, at + count)];
+      all.key.set(key, layer * count);
+      all.value.set(value, layer * count);
+      this.layerScales.push({ key: percentiles(key, 0.02, 0.98) ?? [0, 0], value: percentiles(value, 0.02, 0.98) ?? [0, 0] });
+    }
+    const [key, value] = [percentiles(all.key, 0.02, 0.98), percentiles(all.value, 0.02, 0.98)];
     if (!key || !value) return;
-    this.scale = {key, value};
-    const last = this.key[count - 1];
-    this.scaleFixed = numStored >= this.promptLength && Number.isFinite(last);
-    this.version += 1;
+    this.scale = { key, value };
+    this.scaleFixed = numStored >= this.promptLength && Number.isFinite(this.key[count - 1]);
   }
 
   /**
    * Place on the scale, 0-255, mean over positions from … to - 1; the middle where nothing is known.
-   * @param {'key'|'value'} half @param {number} layer @param {number} from @param {number} to @returns {number}
+   * @param {'key'|'value'} half @param {number} layer @param {number} from @param {number} to
+   * @param {boolean} own on the layer's own scale @returns {number}
    */
-  level(half, layer, from, to) {
-    if (!this.scale || layer >= this.numLayers) return 128;
-    const [low, high] = this.scale[half];
+  level(half, layer, from, to, own) {
+    const scale = own ? this.layerScales[layer] : this.scale;
+    if (!scale || layer >= this.numLayers) return 128;
+    const [low, high] = scale[half];
     const values = this[half];
     let sum = 0;
     let count = 0;
@@ -117,7 +127,7 @@ export class Norms {
         count += 1;
       }
     }
-    if (count === 0) return 128;
+    if (count === 0) return own ? 128 : -1;
     const t = high > low ? (sum / count - low) / (high - low) : 0.5;
     return t <= 0 ? 0 : t >= 1 ? 255 : Math.round(t * 255);
   }

@@ -1,8 +1,8 @@
 /**
  * The row that is being read: one bar per cached token, the five largest named, the query at the row's end.
  */
-import {clamp, fitText, roundRect, span, textWidth} from '../canvas.js';
-import {weightOf} from './frame-rows.js';
+import { clamp, fitText, roundRect, span, textWidth, useFont } from '../canvas.js';
+import { weightOf } from './frame-rows.js';
 
 /** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
 /** @typedef {import('./frame-rows.js').WeightRow} WeightRow */
@@ -51,7 +51,7 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
   for (const bar of bars) {
     const width = bar.x1 - bar.x0;
     const gap = width >= 6 ? width * 0.24 : width >= 3 ? 1 : 0;
-    const height = Math.max(bar.weight > 0 ? least : 0, bar.height * rise);
+    const height = Math.max(bar.weight > 0 ? least * Math.min(1, rise * 4) : 0, bar.height * rise);
     if (height < 0.4) continue;
     context.fillRect(bar.x0 + gap / 2, base - height, Math.max(0.75, width - gap - (width >= 4 ? 1 : 0)), height);
   }
@@ -59,7 +59,7 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
 
 /**
  * A text beside its bar.
- * @typedef {{text: string, x: number, y: number, bar: Bar, strong: boolean}} BarLabel
+ * @typedef {{text: string, x: number, y: number, bar: Bar, strong: boolean, leader: Place['leader']}} BarLabel
  */
 
 /**
@@ -72,41 +72,57 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
  */
 export function placeLabels(context, bars, count, name, space) {
   const order = bars.filter((bar) => bar.weight > 0).sort((a, b) => b.peakWeight - a.peakWeight).slice(0, count);
-  /** @type {(BarLabel & {x0: number, x1: number, y0: number, y1: number})[]} */
+  /** @type {(BarLabel & Place)[]} */
   const placed = [];
   for (const bar of order) {
     const text = fitText(context, name(bar), (space.right - space.left) * 0.5);
     const width = textWidth(context, text);
     const center = (bar.x0 + bar.x1) / 2;
     const top = space.base - bar.height;
-    const starts = [center - width / 2, bar.x1 + 5, bar.x0 - 6 - width, center - width * 0.15, center - width * 0.85];
+    const starts = [0.5, 0.15, 0.85, 0.3, 0.7].map((share) => center - width * share);
+    starts.splice(1, 0, bar.x1 + 5, bar.x0 - 6 - width);
     const found = firstFree(starts, width, top, bar, bars, placed, space);
-    if (found) placed.push({text, bar, strong: bar === order[0], ...found, x: found.x0, y: found.y1});
+    if (found) placed.push({ text, bar, strong: bar === order[0], ...found, x: found.x0, y: found.y1 });
   }
   return placed;
 }
 
+/** Where a label stands, and the thin line from it down to its bar, if it has one.
+ * @typedef {{x0: number, x1: number, y0: number, y1: number, leader: {x: number, y0: number, y1: number}|null}} Place */
+
 /**
  * @param {number[]} starts @param {number} width @param {number} top of the bar @param {Bar} own
- * @param {readonly Bar[]} bars @param {readonly {x0: number, x1: number, y0: number, y1: number}[]} placed
+ * @param {readonly Bar[]} bars @param {readonly Place[]} placed
  * @param {{left: number, right: number, top: number, base: number, line: number}} space
+ * @returns {Place|null}
  */
 function firstFree(starts, width, top, own, bars, placed, space) {
   const levels = Math.max(1, Math.floor((space.base - space.top) / space.line));
   for (let level = 0; level < levels + 1; level += 1) {
     for (const start of starts) {
       const beside = start >= own.x1 || start + width <= own.x0;
+      if (beside && level > 0) continue;
       const y1 = beside
         ? Math.max(space.top + space.line, Math.min(space.base - 2, top + space.line - 3)) - (level * space.line) / 2
         : top - 3 - (level * space.line) / 2;
-      const box = {x0: start, x1: start + width, y0: y1 - space.line + 2, y1};
+      const center = (own.x0 + own.x1) / 2;
+      const leads = top - y1 > 7 && center >= start - 1 && center <= start + width + 1;
+      const leader = leads ? { x: center, y0: y1 + 2, y1: top - 2 } : null;
+      const box = { x0: start, x1: start + width, y0: y1 - space.line + 2, y1, leader };
       if (box.y0 < space.top - 3 || box.x0 < space.left || box.x1 > space.right) continue;
-      const meets = placed.some((other) => box.x0 < other.x1 + 8 && box.x1 > other.x0 - 8 && box.y0 < other.y1 && box.y1 > other.y0);
-      if (meets || hitsBar(box, bars, space.base)) continue;
+      if (placed.some((other) => meets(box, other)) || hitsBar(box, bars, space.base)) continue;
       return box;
     }
   }
   return null;
+}
+
+/** Does a label, or its line, cover another or its line? @param {Place} a @param {Place} b @returns {boolean} */
+function meets(a, b) {
+  if (a.x0 < b.x1 + 8 && a.x1 > b.x0 - 8 && a.y0 < b.y1 && a.y1 > b.y0) return true;
+  const crosses = (/** @type {Place} */ one, /** @type {Place} */ { x0, x1, y0, y1 }) => one.leader !== null
+    && one.leader.x > x0 - 3 && one.leader.x < x1 + 3 && one.leader.y0 < y1 && one.leader.y1 > y0;
+  return crosses(a, b) || crosses(b, a);
 }
 
 /** @param {{x0: number, x1: number, y1: number}} box @param {readonly Bar[]} bars @param {number} base */
@@ -115,22 +131,19 @@ function hitsBar(box, bars, base) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} context @param {readonly BarLabel[]} labels @param {number} base
+ * @param {CanvasRenderingContext2D} context @param {readonly BarLabel[]} labels
  * @param {{ink: string, quiet: string, line: string, height: number}} style
  */
-export function drawLabels(context, labels, base, style) {
+export function drawLabels(context, labels, style) {
   context.textAlign = 'left';
   context.textBaseline = 'alphabetic';
   context.lineWidth = 1;
   for (const label of labels) {
-    const center = (label.bar.x0 + label.bar.x1) / 2;
-    const top = base - label.bar.height;
-    const width = textWidth(context, label.text);
-    if (top - label.y > 7 && center >= label.x - 1 && center <= label.x + width + 1) {
+    if (label.leader) {
       context.strokeStyle = style.line;
       context.beginPath();
-      context.moveTo(center, label.y + 3);
-      context.lineTo(center, top - 2);
+      context.moveTo(label.leader.x, label.leader.y0);
+      context.lineTo(label.leader.x, label.leader.y1);
       context.stroke();
     }
     context.fillStyle = label.strong ? style.ink : style.quiet;
@@ -144,9 +157,9 @@ export function drawLabels(context, labels, base, style) {
  * @param {{x: number, y: number, within: number|null, text: string, note: readonly string[], room: number}} query
  *   `within` is how far the layer's work is, null when nothing reads; (x, y) is the middle of the chip's left edge
  */
-export function drawQuery(context, palette, {x, y, within, text, note, room}) {
+export function drawQuery(context, palette, { x, y, within, text, note, room }) {
   const size = palette.px('text-l');
-  context.font = palette.font('text-l', 'ui', 700);
+  useFont(context, palette.font('text-l', 'ui', 700));
   const width = Math.max(size * 1.8, textWidth(context, text) + size);
   const height = size * 1.6;
   const leave = within === null ? 1 : span(within, 0.84, 1);
@@ -165,7 +178,7 @@ export function drawQuery(context, palette, {x, y, within, text, note, room}) {
     context.fillText(text, x + width / 2, y + drop + 1);
     context.globalAlpha = 1;
   }
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'left';
   context.textBaseline = 'alphabetic';

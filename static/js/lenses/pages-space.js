@@ -107,7 +107,7 @@ export function blockAt(pool, numBlocks, x, y) {
 }
 
 /** Sizes of a chain's tiles and the gaps between them, from large to small, in units of the smallest text. */
-const LEVELS = [[8.6, 5.2, 8], [6.4, 3.8, 8], [3.4, 2.9, 6], [1.7, 1.5, 4], [0.9, 0.8, 2]];
+const LEVELS = [[8.6, 5.2, 8], [4.6, 3.6, 5], [3.4, 2.9, 6], [1.7, 1.5, 4], [0.9, 0.8, 2]];
 /** Up to this level a tile has room for "logical → physical". */
 export const LEVEL_WITH_ARROW = 1;
 

@@ -1,5 +1,5 @@
 /** The free queue: blocks that nobody uses, head first, and the mark under the one that is taken next. */
-import { fitText, lerp } from '../canvas.js';
+import { fitText, lerp, textWidth, useFont } from '../canvas.js';
 import { fill } from '../text.js';
 import { queuePlaces, queueTileSize } from './pages-space.js';
 import { drawTile } from './tile.js';
@@ -27,7 +27,7 @@ export function drawQueue(context, palette, picture, area, heading, progress) {
   const [first, middle, last] = orders.map((order) => placesOf(order, area.width, size));
   const t = texts.pages;
   if (orders[2].length === 0 && orders[0].length === 0) {
-    context.font = palette.font('text-s');
+    useFont(context, palette.font('text-s'));
     context.fillStyle = palette.css('ink-2');
     context.textAlign = 'left';
     context.textBaseline = 'middle';
@@ -93,7 +93,7 @@ function ellipsis(context, palette, order, area, size, y) {
   const places = queuePlaces(area.width, size, GAP, order.length);
   const hidden = places.filter((place) => place.hidden);
   if (hidden.length === 0) return;
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-2');
   context.textAlign = 'center';
   context.textBaseline = 'middle';
@@ -106,15 +106,15 @@ function feet(context, palette, picture, area, head, y, progress) {
   if (head === undefined) return;
   const t = texts.pages;
   const cached = picture.view(head, progress).form === 'cached';
-  context.font = palette.font('text-xs', 'ui', 500);
+  useFont(context, palette.font('text-xs', 'ui', 500));
   context.textAlign = 'left';
   context.textBaseline = 'top';
   context.fillStyle = palette.css('now');
   const text = fitText(context, cached ? t.nextEvicts : t.next, area.width);
   context.fillText(text, area.x, y + 4);
-  const used = context.measureText(text).width;
-  context.font = palette.font('text-xs');
-  if (context.measureText(t.waits).width > area.width - used - 24) return;
+  const used = textWidth(context, text);
+  useFont(context, palette.font('text-xs'));
+  if (textWidth(context, t.waits) > area.width - used - 24) return;
   context.textAlign = 'right';
   context.fillStyle = palette.css('ink-3');
   context.fillText(t.waits, area.x + area.width, y + 4);

@@ -1,5 +1,5 @@
 /** Hue and pattern of a request: four hues in order; from the fifth request on a pattern tells them apart, and always the letter. */
-import { hatch, roundRect } from '../canvas.js';
+import { hatch, roundRect, useFont } from '../canvas.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
 
@@ -52,7 +52,7 @@ export function drawBadge(context, palette, requestId, letter, x, y, width, heig
     }
   }
   const size = Math.min(height * 0.62, width * (letter.length > 1 ? 0.5 : 0.72), palette.px('text-l'));
-  context.font = `700 ${size}px ${palette.get('font-ui')}`;
+  useFont(context, `700 ${size}px ${palette.get('font-ui')}`);
   context.textAlign = 'center';
   context.textBaseline = 'middle';
   if (!over && Math.floor(requestId / NUM_HUES) % 3 > 0) {

@@ -1,8 +1,8 @@
 /**
  * Where the layers stand from bottom to top, and how a row opens while the others close up. Pure functions.
  */
-import {clamp, lerp, span} from '../canvas.js';
-import {layerAt, phasesOf} from '../phases.js';
+import { clamp, lerp, span } from '../canvas.js';
+import { layerAt, phasesOf } from '../phases.js';
 
 /** @typedef {import('../types.d.ts').Scene} Scene */
 /** @typedef {import('../types.d.ts').StepInfo} StepInfo */
@@ -65,7 +65,7 @@ export function openWeights(numLayers, step, progress, chosen, openness) {
 /** After the sweep the chosen row opens again. @param {Float64Array} weights @param {StepInfo} step
  * @param {number} progress @param {number} rest @param {number} openness */
 function settle(weights, step, progress, rest, openness) {
-  const {layers, sample} = phasesOf(step);
+  const { layers, sample } = phasesOf(step);
   const order = step.written[0]?.layers ?? [];
   if (progress < layers[1] || order.length === 0) return;
   const last = order[order.length - 1];
@@ -79,7 +79,7 @@ function settle(weights, step, progress, rest, openness) {
  * @returns {Row[]} by layer
  */
 export function layoutRows(space, weights) {
-  const {numLayers, top, height, unit} = space;
+  const { numLayers, top, height, unit } = space;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const others = Math.max(1, numLayers - total);
   const exact = Math.max(1.5, (height - space.openHeight * total) / others);
@@ -103,7 +103,7 @@ function closedStrip(base, unit) {
   const between = base >= 5 ? Math.max(unit, 1) : unit;
   const least = base >= 16 ? 3 : base >= 7 ? 2 : 1;
   const strip = Math.max(unit, Math.floor((base - between - least) / 2 / unit) * unit);
-  return {strip, between: Math.min(between, Math.max(0, base - 2 * strip)), foot: Math.max(0, base - 2 * strip - between) / 2};
+  return { strip, between: Math.min(between, Math.max(0, base - 2 * strip)), foot: Math.max(0, base - 2 * strip - between) / 2 };
 }
 
 /** A row that stands apart, fully open. @param {number} layer @param {number} top @param {number} height

@@ -33,7 +33,7 @@ export class Scores {
     const pack = ctx.timeline.moving ? null : ctx.frames.scores(step, ctx.ui.layer, position);
     const terms = pack ? this.#terms(pack.arrays, head) : [];
     const problem = ctx.frames.problem('scores', step, ctx.ui.layer, position);
-    const note = pack ? '' : problem ? t.scoresMissing : ctx.timeline.moving ? '' : t.scoresPending;
+    const note = pack ? '' : problem ? (problem.code === 'not_in_recording' ? t.scoresRecording : t.scoresMissing) : ctx.timeline.moving ? '' : t.scoresPending;
     if (terms.length === 0 && weight !== null) terms.push({ name: t.terms.weight, value: percent(weight), strong: true });
     sum.show(lead, terms, note);
   }

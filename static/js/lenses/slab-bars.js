@@ -1,5 +1,5 @@
 /** Two bars on one scale: what contiguous slabs would reserve, and what pages reserve; and both wastes as figures. */
-import { fitText, hatch, lerp, textWidth } from '../canvas.js';
+import { fitText, hatch, textWidth, useFont } from '../canvas.js';
 import { count, fill, percent } from '../text.js';
 import { fillHue, hueOf } from './request-hues.js';
 import { texts } from './texts.js';
@@ -13,14 +13,17 @@ import { texts } from './texts.js';
 
 /** A stretch of a bar. @typedef {{request: number, start: number, filled: number, size: number}} Stretch */
 
-/** @param {World} world @param {SlabState} state @returns {{use: Use, stretches: Stretch[]}} */
-export function slabUse(world, state) {
-  const stretches = state.slabs.map(({ request, start, size }) => ({ request, start, size, filled: Math.min(size, world.requests.get(request)?.numComputed ?? 0) }));
+/** Entries that a request holds now, also between two steps. @typedef {(request: number) => number} Computed */
+
+/** @param {SlabState} state @param {Computed} computed @returns {{use: Use, stretches: Stretch[]}} */
+export function slabUse(state, computed) {
+  const stretches = state.slabs.map(({ request, start, size }) => ({ request, start, size, filled: Math.min(size, computed(request)) }));
   return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
 
-/** Blocks in use, laid end to end by request; a shared block counts once. @param {World} world @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
-export function pagedUse(world) {
+/** Blocks in use, laid end to end by request; a shared block counts once. @param {World} world @param {Computed} computed
+ * @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
+export function pagedUse(world, computed) {
   /** @type {Stretch[]} */
   const stretches = [];
   const seen = new Set();
@@ -35,7 +38,7 @@ export function pagedUse(world) {
       if (block < 0 || seen.has(block)) return;
       seen.add(block);
       own += 1;
-      filled += Math.max(0, Math.min(world.blockSize, request.numComputed - logical * world.blockSize));
+      filled += Math.max(0, Math.min(world.blockSize, computed(id) - logical * world.blockSize));
     });
     numBlocks += own;
     if (own > 0) stretches.push({ request: id, start, filled, size: own * world.blockSize });
@@ -56,31 +59,21 @@ export function wasteOf({ reserved, filled }) {
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} heading
- * @param {World} before @param {World} after @param {number} t how far from the one to the other
+ * @param {World} world whose block tables hold now @param {Computed} computed
  * @param {SlabState} slabs @param {number} capacity slots @param {boolean} stacked
  */
-export function drawSlabs(context, palette, area, heading, before, after, t, slabs, capacity, stacked) {
+export function drawSlabs(context, palette, area, heading, world, computed, slabs, capacity, stacked) {
   const small = palette.px('text-xs');
-  const world = t >= 0.5 ? after : before;
-  const slab = slabUse(world, slabs);
-  const paged = pagedUse(world);
-  grow(slab.stretches, slabUse(before, slabs).stretches, t);
+  const slab = slabUse(slabs, computed);
+  const paged = pagedUse(world, computed);
   const y = area.y + heading;
   const barHeight = Math.round(small * 1.7);
-  const letterOf = (/** @type {number} */ id) => after.requests.get(id)?.letter ?? '';
+  const letterOf = (/** @type {number} */ id) => world.requests.get(id)?.letter ?? '';
   bar(context, palette, area, y, barHeight, slab.stretches, capacity, letterOf);
   const y2 = y + barHeight + Math.round(small * 0.7);
   bar(context, palette, area, y2, Math.round(barHeight * 0.8), paged.stretches, capacity, letterOf);
   const letters = slabs.refused.map((one) => letterOf(one.request)).join(', ');
   figures(context, palette, area, y2 + Math.round(barHeight * 0.8) + 6, slab.use, paged, letters, stacked);
-}
-
-/** Filled parts on the way. @param {Stretch[]} stretches @param {readonly Stretch[]} before @param {number} t */
-function grow(stretches, before, t) {
-  for (const stretch of stretches) {
-    const was = before.find((one) => one.request === stretch.request);
-    if (was && t < 1) stretch.filled = lerp(was.filled, stretch.filled, t);
-  }
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y @param {number} height
@@ -113,7 +106,7 @@ function bar(context, palette, area, y, height, stretches, capacity, letterOf) {
  * @param {number} width @param {number} height */
 function letter(context, palette, text, x, y, width, height) {
   const size = Math.min(palette.px('text-s'), height * 0.8);
-  context.font = `700 ${size}px ${palette.get('font-ui')}`;
+  useFont(context, `700 ${size}px ${palette.get('font-ui')}`);
   if (textWidth(context, text) + 8 > width) return;
   context.fillStyle = palette.css('on-request');
   context.textAlign = 'left';
@@ -130,7 +123,7 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   const note = paged.use.reserved > 0 ? fill(t.paged, { blocks, slots: count(paged.use.reserved) }) : t.none;
   context.textBaseline = 'top';
   context.textAlign = 'left';
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.fillText(fitText(context, note, area.width * (stacked ? 1 : 0.3)), area.x, y);
   if (refused !== '') {
@@ -141,7 +134,7 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   }
   const [left, right] = [wasteOf(paged.use), wasteOf(slab)];
   if (left === null && right === null) return;
-  context.font = palette.font('text-figure', 'ui', 700);
+  useFont(context, palette.font('text-figure', 'ui', 700));
   context.fillStyle = palette.css('ink');
   const size = palette.px('text-figure');
   const one = left === null ? '' : fill(t.wastePaged, { percent: percent(left) });

@@ -1,5 +1,5 @@
 /** One block as a tile: its slots above, its number below. The form says the state: blank, in use, cached, just changed. */
-import { hatch, roundRect, textWidth } from '../canvas.js';
+import { hatch, roundRect, textWidth, useFont } from '../canvas.js';
 import { fillHue, hueOutline } from './request-hues.js';
 import { slotGrid, traceSlots } from './slot-grid.js';
 
@@ -33,7 +33,7 @@ function gridOf(blockSize, width, height) {
 
 /** Where slots and text stand inside a tile. @param {Box} box @param {number} small smallest text @param {boolean} foot */
 function partsOf(box, small, foot) {
-  const pad = box.width >= 52 ? 6 : box.width >= 30 ? 4 : box.width >= 16 ? 2.5 : 1.5;
+  const pad = box.width >= 70 ? 6 : box.width >= 30 ? 4 : box.width >= 16 ? 2.5 : 1.5;
   const footHeight = foot ? small * 1.3 : 0;
   const inner = Math.max(2, box.width - 2 * pad);
   const slotHeight = Math.max(2, box.height - 2 * pad - footHeight);
@@ -167,14 +167,14 @@ function underline(context, palette, box) {
  * @param {number} pad */
 function footText(context, palette, box, view, text, pad) {
   const y = box.y + box.height - pad - palette.px('text-xs') * 0.42;
-  context.font = palette.font('text-xs', 'mono');
+  useFont(context, palette.font('text-xs', 'mono'));
   context.textBaseline = 'middle';
   context.textAlign = 'left';
   context.fillStyle = palette.css(view.form === 'used' || text.strong ? 'ink' : view.form === 'cached' ? 'ink-2' : 'ink-3');
   context.fillText(text.id, box.x + pad, y);
   const room = box.width - 2 * pad - textWidth(context, text.id) - 5;
   if (text.letters.length > 1) return letters(context, palette, text.letters, view.owners, box.x + box.width - pad, y, room);
-  context.font = palette.font('text-xs', 'ui', text.strong ? 600 : 400);
+  useFont(context, palette.font('text-xs', 'ui', text.strong ? 600 : 400));
   if (text.note === '' || textWidth(context, text.note) > room) return undefined;
   context.textAlign = 'right';
   context.fillStyle = palette.css(text.strong ? 'now' : view.form === 'cached' ? 'nobody-ink' : 'ink-3');
@@ -197,7 +197,7 @@ function letters(context, palette, names, owners, right, y, room) {
     const x = right - (names.length - index) * (size + 1.5);
     roundRect(context, x, y - size * 0.62, size, size * 1.2, 2.5);
     fillHue(context, palette, owners[index]);
-    context.font = `700 ${size * 0.82}px ${palette.get('font-ui')}`;
+    useFont(context, `700 ${size * 0.82}px ${palette.get('font-ui')}`);
     context.fillStyle = palette.css('on-request');
     context.textAlign = 'center';
     context.fillText(name, x + size / 2, y);

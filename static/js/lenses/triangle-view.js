@@ -1,5 +1,5 @@
 /** The triangle of a prefill step on the stage: asked for, painted once, with its legend and what the pointer meets. */
-import { fitText } from '../canvas.js';
+import { fitText, useFont } from '../canvas.js';
 import { fill, percent, quoted } from '../text.js';
 import { drawTriangle, paintTriangle, readTriangle, triangleAt, triangleSpace, TRIANGLE_HIGH, TRIANGLE_LOW } from './triangle.js';
 import { texts } from './texts.js';
@@ -39,7 +39,8 @@ export class TriangleView {
     if (!pack) {
       this.triangle = null;
       const problem = ctx.frames.problem('triangle', step, ui.layer, head);
-      return this.#say(context, problem ? texts.attention.triangleMissing : texts.attention.triangleLoading, width, height);
+      const { triangleMissing, triangleRecording, triangleLoading } = texts.attention;
+      return this.#say(context, !problem ? triangleLoading : problem.code === 'not_in_recording' ? triangleRecording : triangleMissing, width, height);
     }
     const key = `${step}/${ui.layer}/${head}/${ui.hideSink}/${palette.version}`;
     if (key !== this.#key || pack !== this.#pack) {
@@ -53,7 +54,7 @@ export class TriangleView {
     const left = Math.round(small * (width < 560 ? 5 : 9));
     this.space = triangleSpace(triangle, left, small * 1.6, width - left - small * 2, height - small * 6.4);
     this.#legend(context, width, height);
-    context.font = palette.font('text-xs');
+    useFont(context, palette.font('text-xs'));
     context.fillStyle = palette.css('ink-2');
     context.textAlign = 'right';
     context.textBaseline = 'top';
@@ -80,7 +81,7 @@ export class TriangleView {
       context.fillStyle = `rgb(${word & 255}, ${(word >> 8) & 255}, ${(word >> 16) & 255})`;
       context.fillRect(x + i, y, 1.5, small * 0.8);
     }
-    context.font = palette.font('text-xs');
+    useFont(context, palette.font('text-xs'));
     context.fillStyle = palette.css('ink-2');
     context.textBaseline = 'top';
     const decades = Math.round(Math.log10(TRIANGLE_HIGH / TRIANGLE_LOW));
@@ -105,7 +106,7 @@ export class TriangleView {
 
   /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width @param {number} height */
   #say(context, text, width, height) {
-    context.font = this.ctx.palette.font('text-m');
+    useFont(context, this.ctx.palette.font('text-m'));
     context.fillStyle = this.ctx.palette.css('ink-3');
     context.textAlign = 'center';
     context.textBaseline = 'middle';

@@ -1,5 +1,5 @@
 /** The whole triangle of a prefill step: every query of the step against every key, one head, on a logarithmic scale. */
-import { Bitmap, fitText, textWidth } from '../canvas.js';
+import { Bitmap, fitText, textWidth, useFont } from '../canvas.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -69,7 +69,7 @@ export function drawTriangle(context, palette, bitmap, space, triangle, name) {
   bitmap.draw(context, space.x, space.y, space.width, space.height, small);
   if (space.cell >= 6) grid(context, palette, space, triangle);
   const size = palette.px('text-xs');
-  context.font = palette.font('text-xs', 'mono');
+  useFont(context, palette.font('text-xs', 'mono'));
   context.fillStyle = palette.css('ink-2');
   context.textBaseline = 'middle';
   context.textAlign = 'right';
@@ -79,7 +79,7 @@ export function drawTriangle(context, palette, bitmap, space, triangle, name) {
     const text = stride <= 1 ? name(position) : String(position);
     context.fillText(fitText(context, text, space.x - 14), space.x - 6, space.y + (query + 0.5) * space.cellHeight);
   }
-  context.font = palette.font('text-xs');
+  useFont(context, palette.font('text-xs'));
   context.textAlign = 'center';
   context.textBaseline = 'top';
   context.fillStyle = palette.css('ink-3');
