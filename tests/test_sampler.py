@@ -94,7 +94,7 @@ def test_no_more_candidates_than_tokens() -> None:
 
 @pytest.mark.parametrize("top_k", [0, 1, 2, 7, 49, 50, 1_000])
 @pytest.mark.parametrize("top_p", [1.0, 0.99, 0.9, 0.5, 0.1, 1e-6, 0.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_kept(top_k: int, top_p: float, seed: int) -> None:
     logits = logits_of(seed, spread=1.5)
     params = SamplingParams(temperature=0.8, top_k=top_k, top_p=top_p)
@@ -124,8 +124,8 @@ def test_only_kept_tokens_are_drawn_and_all_of_them() -> None:
     ],
 )
 def test_draws_follow_the_distribution(params: SamplingParams) -> None:
-    """Chi-square of 3,000 draws with a fixed seed; tokens that are expected less than 5 times are one."""
-    logits, count = logits_of(7, spread=1.2), 3_000
+    """Chi-square of 2,000 draws with a fixed seed; tokens that are expected less than 5 times are one."""
+    logits, count = logits_of(7, spread=1.2), 2_000
     probabilities = softmax(logits, params.temperature)
     kept = kept_by(probabilities, params.top_k, params.top_p)
     share = probabilities[kept] / probabilities[kept].sum()

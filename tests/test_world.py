@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from stub_engine import as_records, busy_log, stub_engine
 
+from kvviz import world as world_module
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.events import EVENT_TYPES, Event
 from kvviz.schema import tag_of
-from kvviz.world import MAX_FINISHED_REQUESTS, World
+from kvviz.world import World
 
 Record = list[Any]
 WINDOWS = (None, 5)
@@ -264,7 +265,7 @@ def test_unknown_types_are_counted_and_skipped() -> None:
 def test_a_checkpoint_anywhere_goes_on_to_the_same_world(window: int | None) -> None:
     config, records = run_of(window)
     whole = fold(config, records).to_json()
-    for cut in range(0, len(records), 23):
+    for cut in range(0, len(records), 41):
         world = World.from_json(json.loads(json.dumps(fold(config, records[:cut]).to_json())))
         for record in records[cut:]:
             world.apply(record)
@@ -273,15 +274,13 @@ def test_a_checkpoint_anywhere_goes_on_to_the_same_world(window: int | None) -> 
 
 @pytest.mark.parametrize("nonsense", [None, "x", "5", -1, 2**70, 1.5, [], [[]], {}, [2**40], [None], True])
 def test_nonsense_breaks_the_world_and_nothing_else(nonsense: object) -> None:
-    config, records = run_of(5)
-    seen: set[tuple[str, str]] = set()
-    for index, record in enumerate(records):
-        for field in record[2]:
-            if field == "type" or (record[2]["type"], field) in seen:
-                continue
-            seen.add((record[2]["type"], field))
-            world = fold(config, records[:index])
-            for after in ([record[0], 0, {**record[2], field: nonsense}], *records[index + 1 : index + 40]):
+    _, records = run_of(5)
+    for kind in CHANGES:
+        index, before = next(iter(checkpoints_before(kind, 5).items()))
+        seq, _, event = records[index]
+        for field in set(event) - {"type"}:
+            world = World.from_json(json.loads(before))
+            for after in ([seq, 0, {**event, field: nonsense}], *records[index + 1 : index + 20]):
                 world.apply(after)
             world.to_json()
 
@@ -294,24 +293,23 @@ def _run_many(num_requests: int) -> tuple[Engine, list[Event]]:
     return engine, events
 
 
-def test_old_requests_are_only_counted() -> None:
-    engine, events = _run_many(MAX_FINISHED_REQUESTS + 20)
+@pytest.mark.parametrize("num_requests", [3, 5, 6, 7, 9, 10, 30])
+def test_old_requests_are_only_counted(num_requests: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "MAX_FINISHED_REQUESTS", 9)
+    engine, events = _run_many(num_requests)
     while engine.step():
         pass
     world = fold(engine.config, as_records(events))
     assert world.broken is None
-    assert world.num_finished == engine.num_finished == MAX_FINISHED_REQUESTS + 20
-    assert sorted(world.requests) == list(range(20, MAX_FINISHED_REQUESTS + 20))
-    engine, events = _run_many(MAX_FINISHED_REQUESTS)
-    while engine.step():
-        pass
-    assert len(fold(engine.config, as_records(events)).requests) == MAX_FINISHED_REQUESTS
+    assert world.num_finished == engine.num_finished == num_requests
+    assert sorted(world.requests) == list(range(max(0, num_requests - 9), num_requests))
 
 
-def test_the_oldest_request_may_end_last() -> None:
-    engine, events = _run_many(MAX_FINISHED_REQUESTS + 3)
+def test_the_oldest_request_may_end_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "MAX_FINISHED_REQUESTS", 9)
+    engine, events = _run_many(12)
     engine.step()
-    for request_id in range(1, MAX_FINISHED_REQUESTS + 2):
+    for request_id in range(1, 11):
         engine.cancel(request_id)
     engine.cancel(0)
     engine.step()
