@@ -1,4 +1,4 @@
-"""Chromium for tests of the page: one browser per run; a said reason to skip where there is none, a failure under CI."""
+"""Chromium for tests of the page: a said reason to skip where there is none, a failure under CI."""
 
 from __future__ import annotations
 

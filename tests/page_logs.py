@@ -1,4 +1,4 @@
-"""Logs for tests of the page: a real engine over a runner that computes nothing, so that a browser test needs no model."""
+"""Logs for tests of the page: a real engine over a runner that computes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,23 @@ from kvviz.events import Piece
 from kvviz.log import EventLog
 from kvviz.world import World
 
-WORDS = "the cache keeps a key and a value of every token so that no step computes them again".split()
+WORDS = (
+    "the",
+    "cache",
+    "keeps",
+    "a",
+    "key",
+    "and",
+    "value",
+    "of",
+    "every",
+    "token",
+    "so",
+    "that",
+    "no",
+    "step",
+    "computes",
+)
 
 
 class WordText:
@@ -22,7 +38,7 @@ class WordText:
     HARD = (
         Piece(text="<script>alert(1)</script>"),
         Piece(text="\n"),
-        Piece(text=' "quoted\' & <b>'),
+        Piece(text=" \"quoted' & <b>"),
         Piece(text="日本"),
         Piece(text="سلام"),
         Piece(text="\x00"),

@@ -1,4 +1,4 @@
-"""A live model for tests of the page: the real engine and server over a runner without weights, with made-up tensors."""
+"""A live model for tests of the page: the real engine and server, a runner without weights, made-up tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotingRunner(FakeRunner):
 
 
 class MadeUpFrames(FrameSource):
-    """Tensors from a seeded generator, shaped as the steps that ran; an entry is gone when its slot was written again."""
+    """Tensors from a seeded generator, shaped as the steps; an entry is gone when its slot was written again."""
 
     def __init__(self, model: PageModel) -> None:
         self._model = model
@@ -174,9 +174,7 @@ class PageModel:
         self.runner.ran.clear()
 
 
-def page_load(
-    forward_s: float = 0.0, gate: threading.Event | None = None, num_layers: int = NUM_LAYERS
-) -> Any:
+def page_load(forward_s: float = 0.0, gate: threading.Event | None = None, num_layers: int = NUM_LAYERS) -> Any:
     """What `create_app` takes as `load`; it is at 43 % until `gate` is set."""
 
     def load(progress: Progress) -> OpenModel:

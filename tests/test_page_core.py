@@ -24,7 +24,8 @@ SETUP = """async ({header, records, checkpoint, firstSeq}) => {
   const {toCheckpoint} = await import('/static/js/checkpoint.js');
   const log = new Log();
   const timeline = new Timeline(log);
-  log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: firstSeq ?? 0, checkpoint: checkpoint ?? null});
+  const place = {firstSeq: firstSeq ?? 0, checkpoint: checkpoint ?? null};
+  log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', ...place});
   log.append(records);
   Object.assign(window, {log, timeline, toCheckpoint});
 }"""
@@ -88,9 +89,7 @@ def test_fold_continues_from_a_checkpoint(page: Any) -> None:
     expected = positions(header, records)
     middle = expected[len(expected) // 2]
     rest = records[middle["seq"] + 1 :]
-    page.evaluate(
-        SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1}
-    )
+    page.evaluate(SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
     assert page.evaluate("[timeline.first, timeline.head]") == [middle["step"], len(expected) - 1]
     for position in (middle["step"], len(expected) - 1, middle["step"] + 3):
         found = json.loads(page.evaluate("k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k)))", position))
@@ -160,7 +159,7 @@ def test_log_skips_repeats_and_stops_at_gaps(page: Any) -> None:
     page.evaluate(SETUP, {"header": header, "records": records[:20]})
     found = page.evaluate(
         """records => {
-          const added = [log.append(records.slice(10, 30)), log.append(records.slice(0, 30)), log.append(records.slice(31))];
+          const added = [[10, 30], [0, 30], [31]].map(range => log.append(records.slice(...range)));
           const gap = log.gap;
           log.append(records.slice(25));
           return {added, gap, last: log.lastSeq, dense: log.records.every((record, i) => record[0] === i)};
@@ -185,7 +184,8 @@ def test_playing_passes_every_position_and_seeking_is_the_same(page: Any) -> Non
             const scene = timeline.scene();
             if (out.length === scene.position) out.push(JSON.stringify(toCheckpoint(scene.before)));
             if (scene.step !== null) {
-              if (scene.step.step !== scene.position + 1 || scene.after.step !== scene.step.step) throw new Error('scene');
+              const next = scene.position + 1;
+              if (scene.step.step !== next || scene.after.step !== next) throw new Error('scene');
               if (!(scene.progress > 0 && scene.progress < 1)) throw new Error('progress ' + scene.progress);
             }
             timeline.tick(70);
@@ -225,14 +225,16 @@ def test_phases_divide_every_step(page: Any) -> None:
     page.evaluate(SETUP, {"header": header, "records": records})
     found = page.evaluate(
         """async () => {
-          const {phasesOf, layerAt, progressOfLayer, layerOrder, numLayersWritten} = await import('/static/js/phases.js');
+          const phases = await import('/static/js/phases.js');
+          const {phasesOf, layerAt, progressOfLayer, layerOrder, numLayersWritten} = phases;
           const bad = [];
           const durations = {};
           for (let k = 1; k <= timeline.head; k++) {
             const step = log.step(k);
             const {blocks, layers, sample, release, duration} = phasesOf(step);
-            const edges = [blocks[0], blocks[1], layers[0], layers[1], sample[0], sample[1], release[0], release[1]];
-            if (edges[0] !== 0 || edges[7] !== 1 || edges.some((edge, i) => i > 0 && edge < edges[i - 1] - 1e-12)) bad.push([k, edges]);
+            const edges = [blocks, layers, sample, release].flat();
+            const falls = edges.some((edge, i) => i > 0 && edge < edges[i - 1] - 1e-12);
+            if (edges[0] !== 0 || edges[7] !== 1 || falls) bad.push([k, edges]);
             layerOrder(step).forEach((layer, i) => {
               const moment = layerAt(step, progressOfLayer(step, i));
               if (moment?.layer !== layer || moment.stage !== 'read') bad.push([k, layer, moment]);
@@ -272,7 +274,8 @@ def test_packs_are_read(page: Any) -> None:
           const {meta, arrays} = decodePack(new Uint8Array(bytes).buffer);
           let cut = '';
           try { decodePack(new Uint8Array(bytes.slice(0, -8)).buffer); } catch (error) { cut = error.name; }
-          return {step: meta.step, mean: [...arrays.mean], scale: [...arrays.mean_scale], norm: [...arrays.key_norm].map(String), cut};
+          const norm = [...arrays.key_norm].map(String);
+          return {step: meta.step, mean: [...arrays.mean], scale: [...arrays.mean_scale], norm, cut};
         }""",
         list(pack),
     )
@@ -289,7 +292,8 @@ def test_selections_survive_the_address(page: Any) -> None:
           const {parseSelection, formatSelection} = await import('/static/js/ui.js');
           const all = [
             {kind: 'token', request: 2, position: 7}, {kind: 'entry', request: 0, position: 30, layer: 14},
-            {kind: 'block', block: 7}, {kind: 'layer', layer: 3}, {kind: 'head', layer: 1, head: 5}, {kind: 'request', request: 1},
+            {kind: 'block', block: 7}, {kind: 'layer', layer: 3}, {kind: 'head', layer: 1, head: 5},
+            {kind: 'request', request: 1},
           ];
           const bad = ['', 'token', 'token:x', 'head:3', 'entry:1.2', 'block:-1', '<script>'].map(parseSelection);
           return {same: all.every(s => JSON.stringify(parseSelection(formatSelection(s))) === JSON.stringify(s)), bad};
@@ -323,4 +327,4 @@ def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
     for kind, sentences in texts.items():
         for text in sentences:
             assert text.strip(), kind
-            assert "undefined" not in text and "{" not in text and "NaN" not in text, text
+            assert not any(sign in text for sign in ("undefined", "{", "NaN")), text

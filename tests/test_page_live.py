@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ STATE = """() => {
   const {timeline, log, ui} = kvviz.ctx;
   return {kind: log.kind, head: timeline.head, position: timeline.position, progress: timeline.progress,
     pinned: timeline.pinned, moving: timeline.moving, playing: kvviz.transport.status?.play.playing ?? false,
-    wrong: timeline.keyframes.wrong, folded: timeline.keyframes.done, lens: ui.lens, connection: kvviz.transport.state};
+    finished: timeline.keyframes.at(timeline.head).numFinished,
+    wrong: timeline.keyframes.wrong, folded: timeline.keyframes.done, lens: ui.lens,
+    connection: kvviz.transport.state};
 }"""
 
 
@@ -186,28 +189,25 @@ def test_cut_sockets_lose_and_repeat_nothing(view: View) -> None:
 
 def test_a_second_prompt_hits_and_the_conversation_goes_on(view: View) -> None:
     view.run_to_the_end()
-    for _ in range(2):
+    for num_finished in (2, 3):
         view.press("KeyD")
         view.page.fill("#prompt", "the very same question, asked again")
         view.page.fill("#set-max_new_tokens", "6")
-        requests = view.page.evaluate("kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.size")
         view.page.click("form button[type=submit]")
         view.page.wait_for_selector("#drawer", state="hidden")
-        view.until(
-            lambda state: not state["playing"]
-            and view.page.evaluate("kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head)").get("numFinished", 0)
-            == requests + 1
-        )
+        view.until(lambda state, wanted=num_finished: not state["playing"] and state["finished"] == wanted)
     assert view.page.evaluate("kvviz.ctx.log.marks.some(mark => mark.kind === 'hit')")
     view.press("KeyD")
     view.page.fill("#prompt", "and then?")
     view.page.get_by_role("button", name="Continue the conversation").click()
     view.page.wait_for_selector("#drawer", state="hidden")
     view.until(
-        lambda state: view.page.evaluate(
-            "[...kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.values()].at(-1).continues"
+        lambda state: (
+            view.page.evaluate(
+                "[...kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.values()].at(-1).continues"
+            )
+            == 2
         )
-        == 2
     )
 
 
@@ -234,20 +234,19 @@ def test_every_eviction_took_the_marked_block_and_is_explained(view: View) -> No
     found = view.page.evaluate(
         """async () => {
           const {nextVictim} = await import('./static/js/selectors.js');
+          const {apply} = await import('./static/js/reducer.js');
           const {timeline, log} = kvviz.ctx;
           const evicted = [];
           for (let k = 1; k <= timeline.head; k++) {
             const world = timeline.keyframes.at(k - 1).clone();
-            const {apply} = await import('./static/js/reducer.js');
-            for (const [seq, at] = [0, log.step(k)], record of log.records.slice(at.firstSeq, at.lastSeq + 1)) {
+            const {firstSeq, lastSeq} = log.step(k);
+            for (const record of log.records.slice(firstSeq, lastSeq + 1)) {
               if (record[2].type === 'block_evicted') evicted.push([record[2].block_id, nextVictim(world)]);
               apply(world, record);
             }
           }
           return evicted;
-        }""".replace("const [seq, at] = [0, log.step(k)], record of log", "const record of log").replace(
-            "at.firstSeq, at.lastSeq", "log.step(k).firstSeq, log.step(k).lastSeq"
-        )
+        }"""
     )
     assert len(found) > 3
     assert all(block == marked for block, marked in found)
@@ -263,10 +262,13 @@ def test_a_past_entry_whose_slot_was_written_again_is_gone(view: View) -> None:
     view.page.wait_for_selector("#drawer", state="hidden")
     view.page.select_option(".speed", "max")
     view.until(lambda state: state["head"] > 60 and not state["playing"] and state["folded"], 90)
-    view.page.evaluate("kvviz.ctx.timeline.seek(5); kvviz.ctx.ui.pin({kind: 'entry', request: 0, position: 70, layer: 2})")
+    view.page.evaluate(
+        "kvviz.ctx.timeline.seek(5); kvviz.ctx.ui.pin({kind: 'entry', request: 0, position: 70, layer: 2})"
+    )
     view.page.get_by_text(re.compile(r"gone since step \d+")).wait_for()
     view.page.evaluate(
-        "kvviz.ctx.timeline.pin(); kvviz.ctx.ui.clear(); kvviz.ctx.ui.pin({kind: 'entry', request: 2, position: 0, layer: 2})"
+        "kvviz.ctx.timeline.pin(); kvviz.ctx.ui.clear();"
+        "kvviz.ctx.ui.pin({kind: 'entry', request: 2, position: 0, layer: 2})"
     )
 
 
@@ -294,7 +296,9 @@ def test_history_can_be_scrubbed_when_the_server_is_gone(browser: Any, recording
     assert "server gone" in view.page.inner_text("#proof")
     view.press("Home", "ArrowRight")
     view.until(lambda state: state["position"] == 1 and not state["moving"])
-    assert [view.page.evaluate("k => {kvviz.ctx.timeline.seek(k); return kvviz.ctx.timeline.position}", k) for k in (9, 2)] == [9, 2]
+    assert [
+        view.page.evaluate("k => {kvviz.ctx.timeline.seek(k); return kvviz.ctx.timeline.position}", k) for k in (9, 2)
+    ] == [9, 2]
     assert before[1] != before[9]
     view.close()
 
@@ -350,7 +354,10 @@ def test_everything_works_by_tabbing(view: View) -> None:
         view.press("Tab")
         names.append(
             view.page.evaluate(
-                "(() => {const e = document.activeElement; return e.getAttribute('aria-label') || e.title || e.textContent.slice(0, 30) || e.id})()"
+                """(() => {
+                  const e = document.activeElement;
+                  return e.getAttribute('aria-label') || e.title || e.textContent.slice(0, 30) || e.id;
+                })()"""
             )
         )
     for name in ("Play", "Step back", "Step forward", "Speed", "Step", "Next event", "Inspector"):
@@ -373,13 +380,24 @@ def test_the_address_holds_the_state(view: View, live: Running, browser: Any) ->
     assert state["progress"] == pytest.approx(0.5, abs=1e-3)
     assert state["lens"] == "attention"
     assert other.page.get_attribute("html", "data-theme") == "light"
-    assert other.page.evaluate("kvviz.ctx.ui.selection.pinned") == {"kind": "entry", "request": 0, "position": 2, "layer": 3}
+    assert other.page.evaluate("kvviz.ctx.ui.selection.pinned") == {
+        "kind": "entry",
+        "request": 0,
+        "position": 2,
+        "layer": 3,
+    }
     other.close()
 
 
 @pytest.mark.parametrize(
     ("width", "height", "query"),
-    [(1440, 900, ""), (1440, 900, "theme=light"), (1920, 1080, "projector=on"), (390, 844, ""), (360, 640, "theme=light")],
+    [
+        (1440, 900, ""),
+        (1440, 900, "theme=light"),
+        (1920, 1080, "projector=on"),
+        (390, 844, ""),
+        (360, 640, "theme=light"),
+    ],
 )
 @pytest.mark.parametrize("lens", ["cache", "attention", "pages"])
 def test_axe_finds_nothing_and_nothing_overflows(
@@ -479,6 +497,6 @@ def test_live_region_is_polite_and_slow(browser: Any, replay: Running) -> None:
     time.sleep(5)
     said = json.loads(view.page.evaluate("JSON.stringify(said)"))
     assert said
-    assert all(later - earlier > 1900 for earlier, later in zip(said[1:], said[2:], strict=False))
+    assert all(later - earlier > 1900 for earlier, later in pairwise(said[1:]))
     assert view.page.get_attribute("#live", "aria-live") == "polite"
     view.close()

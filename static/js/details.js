@@ -1,5 +1,6 @@
 /** What the inspector says about one selected thing. Each kind is one function from the scene to elements. */
 import { h } from './dom.js';
+import { isAhead } from './phases.js';
 import { headsPicture } from './heads-picture.js';
 import { blockState, conversation, entryBytes, filledSlots, missOf, ownersOf, placeOf, tableOf } from './selectors.js';
 import { bytes, clip, count, duration, fill, percent, quoted } from './text.js';
@@ -52,7 +53,7 @@ function entry(id, position, index, look) {
   const place = placeOf(world, item, position);
   /** @type {[string, Child|Child[]][]} */
   const rows = [[fill(inspector.position, { position }), place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone]];
-  const stored = place?.stored ?? false;
+  const stored = (place?.stored ?? false) && !isAhead(scene.step, scene.progress, id, position, index);
   if (stored) {
     rows.push([inspector.storedHere, formula(size, header.model, inspector)]);
     rows.push([inspector.inLayers, `× ${header.model.num_layers} = ${count(size.total)} B`]);
@@ -62,7 +63,7 @@ function entry(id, position, index, look) {
   }
   rows.push([inspector.token, String(item.tokens[position])]);
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
-  if (!stored && position >= item.numComputed) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
+  if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
   else parts.push(...vectorsOf(item, position, index, world, ctx));
   if (header.model.layers[index]?.cache !== 'latent') parts.push(headsPicture(header.model, ctx.ui.head));
   parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));
@@ -90,9 +91,19 @@ function attentionShare(scene, item, position, index, ctx) {
   return row.bin === 1 && column < row.values.length ? row.values[column] : null;
 }
 
-/** @param {Scene} scene @param {number} index @param {Ctx} ctx @returns {{values: Float32Array, bin: number, requestId: number}|null} */
-function attentionRow(scene, index, ctx) {
+/** Attention over all cached tokens in a layer: of one query head, or the mean over heads when `headIndex` is null.
+ * @param {Scene} scene @param {number} index @param {Ctx} ctx @param {number|null} [headIndex] @returns {{values: Float32Array, bin: number, requestId: number}|null} */
+function attentionRow(scene, index, ctx, headIndex = null) {
   const step = scene.step ? scene.step.step : scene.position;
+  if (headIndex !== null) {
+    const own = ctx.frames.heads(step, index);
+    const rows = own?.arrays.heads;
+    const scale = own?.arrays.heads_scale;
+    if (!own || !rows || !scale || headIndex >= scale.length) return null;
+    const width = rows.length / scale.length;
+    const values = Float32Array.from(rows.subarray(headIndex * width, (headIndex + 1) * width), (value) => value * scale[headIndex]);
+    return { values, bin: 1, requestId: own.meta.request_id ?? -1 };
+  }
   const pack = ctx.frames.step(step);
   const means = pack?.arrays.mean;
   const scales = pack?.arrays.mean_scale;
@@ -167,11 +178,11 @@ function layer(index, look) {
   return [title(fill(inspector.layerTitle, { layer: index }), ''), facts(rows), ...topTable(index, look)];
 }
 
-/** The five most read entries of a layer as a table. @param {number} index @param {Look} look @returns {HTMLElement[]} */
-function topTable(index, look) {
+/** The five most read entries of a layer as a table, by one head or on average. @param {number} index @param {Look} look @param {number|null} [headIndex] @returns {HTMLElement[]} */
+function topTable(index, look, headIndex = null) {
   const { scene, world, ctx } = look;
   const { inspector } = ctx.strings;
-  const row = attentionRow(scene, index, ctx);
+  const row = attentionRow(scene, index, ctx, headIndex);
   const item = row ? world.requests.get(row.requestId) : undefined;
   if (!row || !item) return [];
   const order = Array.from(row.values.keys()).sort((a, b) => row.values[b] - row.values[a]).slice(0, TOP);
@@ -180,7 +191,7 @@ function topTable(index, look) {
     const name = row.bin === 1 ? [tokenText(item.pieces[position])] : [`${position}–${position + row.bin - 1}`];
     return h('tr', {}, h('td', {}, name), h('td', {}, String(position)), h('td', {}, percent(row.values[column])));
   });
-  return [h('table', { class: 'table' }, h('caption', {}, fill(inspector.topRead, { layer: index })),
+  return [h('table', { class: 'table' }, h('caption', {}, headIndex === null ? fill(inspector.topRead, { layer: index }) : fill(inspector.topReadHead, { head: headIndex })),
     h('thead', {}, h('tr', {}, [inspector.tokenHead, inspector.positionHead, inspector.share].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, rows))];
 }
 
@@ -197,7 +208,7 @@ function head(index, headIndex, look) {
   /** @type {[string, Child|Child[]][]} */
   const rows = [[inspector.readsThrough, fill(inspector.kvHead, { head: kv })]];
   if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
-  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, look)];
+  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, look, headIndex)];
 }
 
 /** @param {number} id @param {Look} look @returns {Node[]} */

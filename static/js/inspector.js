@@ -3,6 +3,7 @@
  * with a small line of bytes over steps. The same content as the picture's, as text and tables.
  */
 import { h, icon, PATHS, replace, setText } from './dom.js';
+import { isAhead } from './phases.js';
 import { detailsOf } from './details.js';
 import { shownRequest, storedTokens } from './selectors.js';
 import { bytesLine } from './bytes-line.js';
@@ -55,7 +56,8 @@ export class Inspector {
     const { hovered, pinned } = ui.selection;
     const selection = hovered ?? pinned ?? this.#now(scene);
     const step = scene.step?.step ?? 0;
-    const key = `${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${this.ctx.timeline.momentWorld().seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
+    const ahead = selection !== null && 'position' in selection && isAhead(scene.step, scene.progress, selection.request, selection.position, 'layer' in selection ? selection.layer : ui.layer);
+    const key = `${ahead}:${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${this.ctx.timeline.momentWorld().seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
     if (key === this.key && !frameArrived) return false;
     if (moving && performance.now() - this.lastRender < 200) return true;
     this.key = key;

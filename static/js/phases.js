@@ -70,6 +70,15 @@ export function progressOfLayer(step, index) {
   return from + ((to - from) * (index + 0.65)) / count;
 }
 
+/** Is the entry of a position in a layer still to be written by this step? @param {StepInfo|null} step @param {number} progress @param {number} requestId @param {number} position @param {number} layer */
+export function isAhead(step, progress, requestId, position, layer) {
+  const written = step?.written.find((event) => event.request_id === requestId);
+  if (!step || !written || written.positions.length === 0) return false;
+  const first = written.positions[0];
+  if (position < first || position >= first + written.positions.length) return false;
+  return written.layers.indexOf(layer) >= numLayersWritten(step, progress);
+}
+
 /** How many layers of the order have written by now (0 before the sweep, all after it). @param {StepInfo} step @param {number} progress @returns {number} */
 export function numLayersWritten(step, progress) {
   const [from, to] = phasesOf(step).layers;

@@ -38,6 +38,8 @@ export class Popover {
   /** @param {HTMLElement} anchor */
   #place(anchor) {
     const box = anchor.getBoundingClientRect();
+    this.root.style.left = '0';
+    this.root.style.top = '0';
     const { offsetWidth, offsetHeight } = this.root;
     const left = Math.min(Math.max(MARGIN_PX, box.left + box.width / 2 - offsetWidth / 2), innerWidth - offsetWidth - MARGIN_PX);
     const below = box.bottom + MARGIN_PX;

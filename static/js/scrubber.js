@@ -24,8 +24,9 @@ export class Scrubber {
     this.speed = h('select', { class: 'speed', 'aria-label': text.speed, on: { change: () => this.#speedChosen() } });
     this.canvas = h('canvas', { class: 'ticks', 'aria-hidden': 'true' });
     this.cursor = h('div', { class: 'cursor' });
+    this.veil = h('div', { class: 'veil' });
     this.tip = h('div', { class: 'tick-tip', hidden: true });
-    this.track = h('div', { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' }, this.canvas, this.cursor, this.tip);
+    this.track = h('div', { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' }, this.canvas, h('div', { class: 'veil-box' }, this.veil), this.cursor, this.tip);
     this.where = h('div', { class: 'where' });
     this.liveButton = h('button', { type: 'button', class: 'live-button', title: text.liveTitle, on: { click: () => actions.live() } }, text.live);
     root.append(
@@ -41,6 +42,14 @@ export class Scrubber {
         this.#button(text.nextMark, icon(PATHS.nextMark), () => actions.mark(1), 'plain-button mark-button'),
         this.where, this.liveButton),
     );
+    /** Size of the track in pixels. */
+    this.width = 0;
+    this.height = 0;
+    new ResizeObserver(([entry]) => {
+      this.width = entry.contentRect.width;
+      this.height = entry.contentRect.height;
+      ctx.ui.changes.emit('ui');
+    }).observe(this.track);
     this.#listen();
     this.drawKey = '';
     this.dragging = false;
@@ -101,7 +110,7 @@ export class Scrubber {
   /** Pixels per step. */
   get tick() {
     const steps = Math.max(1, this.ctx.timeline.head - this.ctx.timeline.first);
-    return Math.min(MAX_TICK_PX, Math.max(1, this.track.clientWidth) / steps);
+    return Math.min(MAX_TICK_PX, Math.max(1, this.width) / steps);
   }
 
   /** @param {number} clientX */
@@ -138,7 +147,8 @@ export class Scrubber {
       const options = SPEEDS.map((speed) => h('option', { value: speed }, fill(strings.timeline.times, { n: speed })));
       replace(this.speed, options, listens && h('option', { value: 'max' }, strings.timeline.max));
     }
-    this.speed.value = this.actions.fullSpeed && listens ? 'max' : String(timeline.speed);
+    const value = this.actions.fullSpeed && listens ? 'max' : String(timeline.speed);
+    if (this.speed.value !== value) this.speed.value = value;
   }
 
   /** @param {Scene} scene */
@@ -162,8 +172,9 @@ export class Scrubber {
     const { timeline, strings } = this.ctx;
     const { first, head } = timeline;
     const at = scene.position - first + scene.progress;
-    this.cursor.style.transform = `translateX(${(at * this.tick).toFixed(1)}px)`;
-    this.track.style.setProperty('--played', `${(at * this.tick).toFixed(1)}px`);
+    const shift = `translateX(${(at * this.tick).toFixed(1)}px)`;
+    this.cursor.style.transform = shift;
+    this.veil.style.transform = shift;
     const layer = layerAt(scene.step, scene.progress)?.layer;
     const step = scene.step ? scene.step.step : scene.position;
     const text = strings.timeline;
@@ -189,8 +200,7 @@ export class Scrubber {
   /** Ticks and marks; again only when there are more of them or they look different. */
   #draw() {
     const { timeline, log, palette } = this.ctx;
-    const width = this.track.clientWidth;
-    const height = this.track.clientHeight;
+    const { width, height } = this;
     const count = timeline.head - timeline.first;
     const key = `${log.logId}:${count}:${log.marks.length}:${width}x${height}:${palette.version}`;
     if (key === this.drawKey || width === 0) return;
@@ -201,7 +211,6 @@ export class Scrubber {
     const g = this.canvas.getContext('2d');
     if (!g) return;
     g.scale(ratio, ratio);
-    this.track.style.setProperty('--total', `${Math.round(count * this.tick)}px`);
     this.#ticks(g, height, count);
     this.#marks(g);
   }

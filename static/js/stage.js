@@ -15,6 +15,8 @@ const LOADERS = {
   pages: () => import('./lenses/pages.js'),
 };
 
+const MAX_FAILURES = 5;
+
 /** @type {Dirty[]} */
 const EVERYTHING = ['world', 'ui', 'frame', 'size', 'theme'];
 
@@ -32,6 +34,8 @@ export class Stage {
     /** @type {Set<Dirty>} */
     this.dirty = new Set(EVERYTHING);
     this.described = '';
+    /** Draws that failed one after the other. */
+    this.numFailures = 0;
     this.description = h('p', { class: 'visually-hidden', id: 'stage-description' });
     root.setAttribute('aria-describedby', 'stage-description');
     new ResizeObserver(() => {
@@ -46,7 +50,6 @@ export class Stage {
     this.name = name;
     this.lens?.destroy();
     this.lens = null;
-    const { strings } = this.ctx;
     this.root.setAttribute('aria-labelledby', `tab-${name}`);
     try {
       const module = await LOADERS[name]();
@@ -58,8 +61,7 @@ export class Stage {
       this.onReady();
     } catch (error) {
       if (this.name !== name) return;
-      const message = error instanceof Error ? error.message : String(error);
-      replace(this.root, h('p', { class: 'stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
+      this.#say(name, error);
       console.error(error);
     }
   }
@@ -68,11 +70,34 @@ export class Stage {
   draw(scene) {
     const { lens } = this;
     if (!lens) return;
-    if (this.dirty.size > 0) {
-      lens.update(scene, this.dirty);
-      this.dirty = new Set();
+    try {
+      if (this.dirty.size > 0) {
+        const { dirty } = this;
+        this.dirty = new Set();
+        lens.update(scene, dirty);
+      }
+      lens.draw(scene.progress);
+      this.numFailures = 0;
+    } catch (error) {
+      this.#failed(error);
     }
-    lens.draw(scene.progress);
+  }
+
+  /** A lens that fails once may recover with the next scene; one that goes on failing is replaced by a sentence.
+   * @param {unknown} error */
+  #failed(error) {
+    console.error(error);
+    this.dirty = new Set(EVERYTHING);
+    if (++this.numFailures < MAX_FAILURES || !this.name) return;
+    this.lens = null;
+    this.#say(this.name, error);
+  }
+
+  /** @param {LensName} name @param {unknown} error */
+  #say(name, error) {
+    const { strings } = this.ctx;
+    const message = error instanceof Error ? error.message : String(error);
+    replace(this.root, h('p', { class: 'stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
   }
 
   /** @param {Scene} scene */

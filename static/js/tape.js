@@ -6,7 +6,7 @@ import { h, icon, PATHS, replace, setText } from './dom.js';
 import { phasesOf, within } from './phases.js';
 import { shownRequest } from './selectors.js';
 import { fill, percent } from './text.js';
-import { tokenText } from './token.js';
+import { MAX_CHARS, tokenText } from './token.js';
 import { sameSelection } from './ui.js';
 
 /** @typedef {import('./types.d.ts').Ctx} Ctx */
@@ -14,7 +14,8 @@ import { sameSelection } from './ui.js';
 /** @typedef {import('./types.d.ts').Request} Request */
 /** @typedef {import('./popover.js').Popover} Popover */
 
-const MIN_CHIP_PX = 22;
+const MIN_CHIP_PX = 24;
+const CHIP_PADDING_PX = 14;
 /** A part of the prompt narrower than this carries no label. */
 const MIN_LABEL_PX = 80;
 const NUM_SWITCHES = 8;
@@ -47,6 +48,14 @@ export class Tape {
       h('div', { class: 'tape-row' }, this.older, this.strip, this.newer),
     );
     this.#listen();
+    /** Width of the strip and of one character, in pixels. */
+    this.width = 0;
+    this.charPx = 8.4;
+    new ResizeObserver(([entry]) => {
+      this.width = entry.contentRect.width;
+      this.charPx = parseFloat(getComputedStyle(this.promptChips).fontSize) * 0.6;
+      ctx.ui.changes.emit('ui');
+    }).observe(this.strip);
     /** Index after the last token in sight; null sticks to the newest. @type {number|null} */
     this.end = null;
     this.page = 10;
@@ -184,7 +193,7 @@ export class Tape {
     this.request = request;
     const shown = request ? this.#numShown(scene, request) : 0;
     this.numKnown = shown;
-    const width = this.strip.clientWidth;
+    const { width } = this;
     const work = this.#atWork(scene, request);
     const stored = request ? this.#numStored(scene, request) : 0;
     const key = `${request?.id}:${request?.state}:${shown}:${this.end}:${width}:${work.from}-${work.to}:${stored}:${scene.after.requests.size}:${ui.requestId}`;
@@ -207,7 +216,8 @@ export class Tape {
   /** @param {Scene} scene @param {Request} request */
   #numStored(scene, request) {
     if (!scene.step) return request.numComputed;
-    const before = scene.before.requests.get(request.id)?.numComputed ?? 0;
+    const hit = scene.step.lookups.some((lookup) => lookup.request_id === request.id) ? request.numHitTokens : 0;
+    const before = Math.max(scene.before.requests.get(request.id)?.numComputed ?? 0, hit);
     return scene.progress >= phasesOf(scene.step).layers[1] ? request.numComputed : before;
   }
 
@@ -236,7 +246,7 @@ export class Tape {
     if (made > 0) parts.push(fill(tape.generated, { n: made }));
     if (request.state === 'waiting') parts.push(tape.waiting);
     else if (request.state === 'finished' && !scene.step && request.finish) parts.push(fill(tape.ended[request.finish.code], { max: request.maxNewTokens }));
-    else if (stored < shown && made > 0) parts.push(tape.pending);
+    else if (stored < shown && made > 0) parts.push(request.state === 'finished' ? tape.never : tape.pending);
     setText(this.counts, parts.join(', '));
     this.#switches(scene, request);
   }
@@ -292,24 +302,32 @@ export class Tape {
     this.promptGroup.hidden = prompt.length === 0;
     this.madeGroup.hidden = made.length === 0;
     this.nowLabel.textContent = this.end === null && work.decode ? this.ctx.strings.tape.now : '';
-    const edge = this.promptGroup.offsetLeft + this.promptGroup.offsetWidth - this.strip.offsetLeft;
-    this.promptGroup.classList.toggle('tape-short', edge < MIN_LABEL_PX);
-    const visible = this.#numVisible(width);
+    const { visible, promptRoom } = this.#estimate(request, start, end, width);
+    this.promptGroup.classList.toggle('tape-short', promptRoom < MIN_LABEL_PX);
     this.page = Math.max(4, visible);
     this.older.disabled = start === 0 && visible >= end;
     this.newer.disabled = this.end === null;
   }
 
-  /** @param {number} width */
-  #numVisible(width) {
+  /** How many chips are in sight and how much room the prompt's have, without asking the browser to lay them out.
+   * @param {Request} request @param {number} start @param {number} end @param {number} width */
+  #estimate(request, start, end, width) {
     let used = 0;
     let visible = 0;
-    for (const chip of [...this.chips.values()].reverse()) {
-      used += chip.offsetWidth + 2;
-      if (used > width) break;
-      visible++;
+    let made = 0;
+    for (let position = end - 1; position >= start && used <= width; position--) {
+      used += this.#chipWidth(request, position);
+      if (used <= width) visible++;
+      if (position >= request.promptLength) made = used;
     }
-    return visible;
+    return { visible, promptRoom: Math.min(used, width) - made };
+  }
+
+  /** @param {Request} request @param {number} position */
+  #chipWidth(request, position) {
+    const piece = request.pieces[position];
+    const text = (piece.kind === 'bytes' ? piece.hex : piece.text) ?? '';
+    return Math.max(MIN_CHIP_PX, Math.min(text.length, MAX_CHARS) * this.charPx + CHIP_PADDING_PX) + 2;
   }
 
   /** @param {Request} request @param {number} position */

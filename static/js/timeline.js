@@ -36,7 +36,7 @@ export class Timeline {
     this.outrun = 0;
     /** @type {Scene|null} */
     this.cachedScene = null;
-    /** What `momentWorld` found last. @type {{before: import('./state.js').World, world: import('./state.js').World}|null} */
+    /** What `momentWorld` found last. @type {{before: import('./state.js').World, until: string, world: import('./state.js').World}|null} */
     this.moment = null;
     this.changes = emitter();
     /** @type {{time: number, step: number}[]} */
@@ -115,20 +115,22 @@ export class Timeline {
     return scene;
   }
 
-  /** The world as the cursor sees it now: inside a step, written and sampled but with nothing given back before its time.
-   * @returns {import('./state.js').World} */
+  /** The world as the cursor sees it now: inside a step nothing is written before the sweep through the layers, and
+   * nothing is given back before its time. @returns {import('./state.js').World} */
   momentWorld() {
     const { step, progress, before, after } = this.scene();
     if (!step) return before;
-    if (step.finished.length === 0 || progress >= phasesOf(step).release[0]) return after;
-    if (this.moment?.before === before) return this.moment.world;
+    const { layers, release } = phasesOf(step);
+    const until = progress < layers[0] ? 'kv_written' : step.finished.length > 0 && progress < release[0] ? 'request_finished' : null;
+    if (until === null) return after;
+    if (this.moment?.before === before && this.moment.until === until) return this.moment.world;
     const world = before.clone();
     for (let seq = step.firstSeq; seq <= step.lastSeq; seq++) {
       const record = this.log.at(seq);
-      if (!record || record[2].type === 'request_finished') break;
+      if (!record || record[2].type === until) break;
       apply(world, record);
     }
-    this.moment = { before, world };
+    this.moment = { before, until, world };
     return world;
   }
 

@@ -4,7 +4,7 @@ import { clip, readable } from './text.js';
 
 /** @typedef {import('./events.d.ts').Piece} Piece */
 
-const MAX_CHARS = 28;
+export const MAX_CHARS = 28;
 
 /** What the chip contains: marks for leading spaces, then the text in its own direction. @param {Piece|undefined} piece @returns {HTMLElement} */
 export function tokenText(piece) {
