@@ -1,7 +1,7 @@
 /** Draws the rows of the attention lens at one progress. */
 import { clamp, fitText, lerp, span, useFont } from '../canvas.js';
 import { layerAt, phasesOf, progressOfLayer } from '../phases.js';
-import { percent } from '../text.js';
+import { fill, percent } from '../text.js';
 import { drawBrackets, drawHeadRow, drawPositions, drawQueryChip, drawTop } from './attention-draw.js';
 import { layoutHeads, numKvHeads } from './attention-layout.js';
 import { chipsOf } from './cache-chips.js';
@@ -203,10 +203,10 @@ export class AttentionFrame {
     if (!row.open || (ctx.timeline.moving && ctx.timeline.speed > 1)) return;
     useFont(context, palette.font('text-xs'));
     const line = palette.px('text-xs') * 1.3;
-    const labels = placeLabels(context, bars, NUM_LABELS, (bar) => `${percent(bar.peakWeight)} ${this.#name(bar.peak ?? bar.from, bar.peak === null ? bar.to : bar.peak + 1, bar.peakWeight)}`, {
+    const labels = placeLabels(context, bars, NUM_LABELS, (bar) => `${percent(bar.peakWeight)} ${this.#name(bar.peak ?? bar.from, bar.peak === null ? bar.to : bar.peak + 1, bar.peakWeight)}`, (list) => fill(texts.cache.attention.also, { list }), {
       left: space.left - 2, right: edges.right + 4, top: row.top + 2, base: row.base, line,
     });
-    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px('text-xs') });
+    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), ground: palette.css('row-open'), height: palette.px('text-xs') });
   }
 
   /** @param {number} from @param {number} to @param {number} weight @returns {string} */

@@ -296,8 +296,8 @@ export class CacheFrame {
       if (bar.peak === null) return fill(t.tokens, { percent: share, from: bar.from, to: bar.to - 1 });
       if (bar.peak === 0) return fill(bar.weight <= SINK_SHARE ? t.first : space.phone ? t.sinkShort : t.sink, { percent: share });
       return bar.peak === own ? fill(t.itself, { percent: share }) : fill(t.token, { percent: share, token: tokenName(request.pieces[bar.peak], bar.peak) });
-    }, { left: space.columnsLeft - 2, right: Math.max(edges.right + 4, space.columnsLeft + 220), top: row.top + 4, base: row.barBase, line });
-    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), height: palette.px(size) });
+    }, (list) => fill(t.also, { list }), { left: space.columnsLeft - 2, right: Math.max(edges.right + 4, space.columnsLeft + 220), top: row.top + 4, base: row.barBase, line });
+    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), ground: palette.css('row-open'), height: palette.px(size) });
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Row} row @param {string} text */

@@ -37,7 +37,7 @@ export function cacheSpace(width, height, palette, keyShare, unit, wave) {
   const area = Math.max(40, axisTop - rowsTop - 4);
   const triple = (area * 3) / (keyShare.length + 2);
   const openHeight = Math.round(phone ? Math.min(240, area * 0.52) : Math.min(area * 0.45, Math.max(triple, Math.min(190, Math.max(92, area * 0.2)))));
-  const openStrip = phone ? Math.max(12, Math.round(openHeight * 0.1)) : Math.max(9, Math.round(openHeight * 0.11));
+  const openStrip = phone ? Math.max(12, Math.round(openHeight * 0.1)) : Math.max(9, Math.round(openHeight * 0.11), Math.round(small * 0.8));
   const space = { numLayers: keyShare.length, keyShare, unit, openStrip };
   const waveHeight = Math.round(openStrip * 2 + 22);
   /** @type {RowSpace} */

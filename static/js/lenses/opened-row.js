@@ -63,28 +63,47 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
  */
 
 /**
- * Finds a place for the names of the largest bars, largest first; what finds none is left out (the table has it).
+ * Finds a place for the names of the largest bars, largest first; those that find none stand together in one line.
  * @param {CanvasRenderingContext2D} context with the font set
  * @param {readonly Bar[]} bars @param {number} count
- * @param {(bar: Bar) => string} name
+ * @param {(bar: Bar) => string} name @param {(list: string) => string} also text of the line of the rest
  * @param {{left: number, right: number, top: number, base: number, line: number}} space `line` is the line height
  * @returns {BarLabel[]}
  */
-export function placeLabels(context, bars, count, name, space) {
+export function placeLabels(context, bars, count, name, also, space) {
   const order = bars.filter((bar) => bar.weight > 0).sort((a, b) => b.peakWeight - a.peakWeight).slice(0, count);
   /** @type {(BarLabel & Place)[]} */
   const placed = [];
+  /** @type {string[]} */
+  const rest = [];
   for (const bar of order) {
     const text = fitText(context, name(bar), (space.right - space.left) * 0.5);
     const width = textWidth(context, text);
     const center = (bar.x0 + bar.x1) / 2;
     const top = space.base - bar.height;
     const starts = [0.5, 0.15, 0.85, 0.3, 0.7].map((share) => center - width * share);
+    starts.push(bar.x1 - 1 - width, bar.x0);
     starts.splice(1, 0, bar.x1 + 5, bar.x0 - 6 - width);
     const found = firstFree(starts, width, top, bar, bars, placed, space);
     if (found) placed.push({ text, bar, strong: bar === order[0], ...found, x: found.x0, y: found.y1 });
+    else rest.push(name(bar));
   }
-  return placed;
+  const line = rest.length > 0 ? placeLine(context, also(rest.join(', ')), bars, placed, space) : null;
+  return line ? [...placed, { ...line, bar: order[0], strong: false }] : placed;
+}
+
+/** A line of text where nothing else stands, as far right and as high as it goes.
+ * @param {CanvasRenderingContext2D} context @param {string} text @param {readonly Bar[]} bars @param {readonly Place[]} placed
+ * @param {{left: number, right: number, top: number, base: number, line: number}} space */
+function placeLine(context, text, bars, placed, space) {
+  const width = textWidth(context, text);
+  for (let y1 = space.top + space.line - 2; y1 < space.base - 6; y1 += space.line) {
+    for (let x0 = space.right - width - 4; x0 >= space.left; x0 -= 24) {
+      const box = { x0, x1: x0 + width, y0: y1 - space.line + 2, y1, leader: null };
+      if (!placed.some((other) => meets(box, other)) && !hitsBar(box, bars, space.base)) return { text, ...box, x: x0, y: y1 };
+    }
+  }
+  return null;
 }
 
 /** Where a label stands, and the thin line from it down to its bar, if it has one.
@@ -132,7 +151,7 @@ function hitsBar(box, bars, base) {
 
 /**
  * @param {CanvasRenderingContext2D} context @param {readonly BarLabel[]} labels
- * @param {{ink: string, quiet: string, line: string, height: number}} style
+ * @param {{ink: string, quiet: string, line: string, ground: string, height: number}} style
  */
 export function drawLabels(context, labels, style) {
   context.textAlign = 'left';
@@ -146,6 +165,8 @@ export function drawLabels(context, labels, style) {
       context.lineTo(label.leader.x, label.leader.y1);
       context.stroke();
     }
+    context.fillStyle = style.ground;
+    context.fillRect(label.x - 2, label.y - style.height, textWidth(context, label.text) + 4, style.height + 1);
     context.fillStyle = label.strong ? style.ink : style.quiet;
     context.fillText(label.text, label.x, label.y - style.height * 0.12);
   }

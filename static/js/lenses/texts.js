@@ -34,7 +34,7 @@ export const texts = {
       itself: '{percent} itself',
       token: '{percent} {token}',
       tokens: '{percent} tokens {from}–{to}',
-      hidden: 'token 0 hidden, the rest scaled up',
+      also: 'then {list}',
       missing: 'attention of this step was not kept',
       pending: 'attention is on its way',
       none: 'This layer stores nothing: it reads the entries of another layer.',
