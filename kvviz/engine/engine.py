@@ -1,6 +1,6 @@
 """The engine: `step()` is schedule, run, postprocess. It decides; a runner computes; events tell.
 
-log = EventLog()
+log = EventLog(num_blocks=8, block_size=16)
 engine = Engine(EngineConfig(num_blocks=8), runner, emit=log.append)
 engine.add_request([1, 2, 3], max_new_tokens=5)
 while engine.step():
