@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import zipfile
@@ -228,6 +229,7 @@ def main() -> None:
     # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a step
     # took 3-4 times as long without this, and on idle ones it takes the same.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    gc.set_threshold(50_000, 20, 50)  # imports make hundreds of thousands of objects that stay
     try:
         app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
     except KvvizError as error:
