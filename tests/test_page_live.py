@@ -485,6 +485,53 @@ def test_without_scripts_the_page_says_so(browser: Any, replay: Running) -> None
     context.close()
 
 
+def test_a_recording_is_opened_and_saved_and_a_damaged_one_is_refused(
+    browser: Any, live: Running, recordings: Path, tmp_path: Path
+) -> None:
+    view = View(browser, f"{live.url}/")
+    view.press("KeyD")
+    damaged = tmp_path / "damaged.kvviz"
+    damaged.write_bytes((recordings / "1-true.kvviz").read_bytes()[:2000])
+    view.page.set_input_files("#recording-file", damaged)
+    view.page.get_by_text(re.compile("could not be opened")).wait_for()
+    view.page.set_input_files("#recording-file", recordings / "1-true.kvviz")
+    view.until(lambda state: state["kind"] == "recording" and state["head"] > 30)
+    assert view.page.is_hidden("#drawer")
+    view.press("KeyD")
+    with view.page.expect_download() as download:
+        view.page.get_by_text("Save this session as a recording").click()
+    assert download.value.suggested_filename.endswith(".kvviz")
+    view.close()
+
+
+def test_a_link_to_a_session_that_is_gone_falls_back_and_says_so(browser: Any, live: Running) -> None:
+    view = View(browser, f"{live.url}/?session=nobody&step=3")
+    view.until(lambda state: state["kind"] == "live")
+    assert "is gone" in view.page.inner_text("#banner")
+    view.close()
+
+
+def test_a_session_of_ones_own_leaves_the_others_alone(view: View, live: Running) -> None:
+    view.run_to_the_end()
+    view.press("KeyD")
+    view.page.get_by_role("button", name="A session of your own").click()
+    view.until(lambda state: state["head"] == 0 and state["connection"] == "open")
+    own = view.page.evaluate("kvviz.ctx.log.sessionId")
+    assert own != "live"
+    view.page.evaluate("kvviz.transport.socket.close(); kvviz.transport.retry()")
+    view.until(lambda state: state["connection"] == "open")
+    assert view.page.evaluate("kvviz.ctx.log.sessionId") == own
+
+
+def test_ones_own_prompt_does_not_wait_behind_the_example(view: View) -> None:
+    view.press("KeyD")
+    view.page.fill("#prompt", "mine")
+    view.page.click("form button[type=submit]")
+    view.page.wait_for_selector("#drawer", state="hidden")
+    view.until(lambda state: state["position"] >= 1)
+    assert view.page.evaluate("kvviz.ctx.timeline.scene().after.requests.get(0).prompt") == "mine"
+
+
 def test_live_region_is_polite_and_slow(browser: Any, replay: Running) -> None:
     view = View(browser, f"{replay.url}/?session=1-true&step=2")
     view.until(lambda state: state["folded"])

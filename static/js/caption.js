@@ -39,11 +39,13 @@ export class CaptionBar {
     this.saidAt = 0;
     this.sayTimer = 0;
     this.showHint = false;
+    this.hintKind = '';
+    this.hint.hidden = true;
   }
 
   /** @param {Scene} scene @param {boolean} moving */
   update(scene, moving) {
-    const { ui, log, strings } = this.ctx;
+    const { ui, log } = this.ctx;
     const { short, long } = captionOf(scene, log, moving);
     const parts = ui.longCaption ? long : short;
     const text = plain(parts);
@@ -52,15 +54,25 @@ export class CaptionBar {
       replace(this.text, sentence(parts, ui, (anchor, term) => this.popover.show(anchor, anchor.textContent ?? '', h('p', { class: 'popover-note' }, term))));
       this.#say(plain(short), moving);
     }
-    const hint = this.showHint && !moving && scene.position === this.ctx.timeline.first;
-    if (this.hint.hidden === hint) this.hint.hidden = !hint;
-    if (hint && !this.hint.hasChildNodes()) {
-      const { names } = strings.keys;
-      const key = (/** @type {string} */ name) => /** @type {import('./text.js').Segment} */ ({ text: name, kind: 'key' });
-      const touch = matchMedia('(hover: none)').matches;
-      replace(this.hint, sentence(segments(touch ? strings.caption.hintTouch : strings.caption.hint, { Space: key(names.Space), Right: key(names.ArrowRight) }), ui, () => undefined));
-    }
+    this.#hint(scene, moving);
     this.#figures(scene);
+  }
+
+  /** What a person can do now: before the first step of a live log, and when nothing is left to compute.
+   * @param {Scene} scene @param {boolean} moving */
+  #hint(scene, moving) {
+    const { timeline, strings, ui } = this.ctx;
+    const { caption, keys } = strings;
+    const atEnd = scene.position > timeline.first && scene.position === timeline.head && scene.after.unfinished.length === 0;
+    const kind = !this.showHint || moving || scene.step ? '' : scene.position === timeline.first ? 'start' : atEnd ? 'end' : '';
+    if (kind === this.hintKind) return;
+    this.hintKind = kind;
+    this.hint.hidden = kind === '';
+    if (kind === '') return;
+    const key = (/** @type {string} */ name) => /** @type {import('./text.js').Segment} */ ({ text: name, kind: 'key' });
+    const touch = matchMedia('(hover: none)').matches;
+    const text = kind === 'start' ? (touch ? caption.hintTouch : caption.hint) : touch ? caption.hintEndTouch : caption.hintEnd;
+    replace(this.hint, sentence(segments(text, { Space: key(keys.names.Space), Right: key(keys.names.ArrowRight), Key: key('D') }), ui, () => undefined));
   }
 
   /** @param {Scene} scene */

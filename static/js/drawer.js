@@ -20,6 +20,7 @@ export class Drawer {
   continueButton = h('button', { type: 'button', class: 'secondary', title: text.continueHint }, text.continue);
   cancelButton = h('button', { type: 'button', class: 'secondary' });
   restart = h('button', { type: 'button', class: 'secondary' }, text.runNew);
+  ownSession = h('button', { type: 'button', class: 'secondary', title: text.newSessionHint }, text.newSession);
   message = h('div', { class: 'form-message', role: 'status' });
   notice = h('div', { class: 'form-notice' });
   changed = h('p', { class: 'hint', hidden: true }, text.changed);
@@ -50,6 +51,7 @@ export class Drawer {
     });
     this.continueButton.addEventListener('click', () => void this.run(true));
     this.cancelButton.addEventListener('click', () => this.#cancel());
+    this.ownSession.addEventListener('click', () => this.openSession('new'));
     this.restart.addEventListener('click', () => void this.run(false, true));
     const template = this.#check('template', text.template, true, text.templateHint);
     const form = h('form', { on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void this.run(false); } } },
@@ -87,7 +89,7 @@ export class Drawer {
       this.#number({ name: 'prefill_chunk', label: text.chunk, value: 64, low: 1, high: 8192, step: 1, whole: true, optional: false }),
       this.#number({ name: 'run_seed', label: text.runSeed, value: 0, low: 0, high: 2 ** 53 - 1, step: 1, whole: true, optional: false })),
       this.poolBytes, this.#check('prefix_cache', text.prefixCache, true), this.#check('capture', text.capture, true),
-      this.changed, h('div', { class: 'buttons' }, this.restart, h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
+      this.changed, h('div', { class: 'buttons' }, this.restart, this.ownSession, h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
   }
 
   /** @param {NumberSpec} spec */
@@ -174,7 +176,8 @@ export class Drawer {
     if (this.busy || !this.#valid()) return;
     const last = continues ? this.#lastFinished() : null;
     const prompt = this.prompt.value;
-    if (fresh || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
+    const pristine = this.ctx.timeline.head === 0 && this.actions.hasWork;
+    if (fresh || pristine || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
     else await this.#go(null, [prompt], this.#request(), last);
   }
 

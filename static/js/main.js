@@ -138,13 +138,26 @@ class App {
 
   /** @param {string} what @param {any} value */
   #transportChanged(what, value) {
-    const { banner, transport } = this;
-    if (what === 'state' && value === 'lost') banner.show(strings.banner.lost, [{ label: strings.banner.retry, run: () => transport.retry() }]);
-    if (what === 'state' && value === 'open') banner.hide();
+    const { banner } = this;
+    if (what === 'closed') void this.#closed();
+    if (what === 'state' && value === 'open') banner.hide(strings.banner.lost, strings.banner.refused);
     if (what === 'hello') this.#hello(value);
     if (what === 'status') this.#status(value);
     if (what === 'error') this.#refused(value);
     this.#mark('status');
+  }
+
+  /** The line is cut: the server is gone, or it serves the page and refuses the websocket. */
+  async #closed() {
+    const { transport, banner } = this;
+    const again = [{ label: strings.banner.retry, run: () => transport.retry() }];
+    if (transport.everOpen) {
+      banner.show(strings.banner.lost, again);
+      return;
+    }
+    const serves = await fetch('api/status').then((response) => response.ok, () => false);
+    if (transport.state === 'lost') banner.show(serves ? strings.banner.refused : strings.banner.lost, again);
+    byId('boot').hidden = true;
   }
 
   /** @param {{kind: string, head_seq: number, session_id: string}} hello */

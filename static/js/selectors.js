@@ -23,15 +23,19 @@ export function shownRequest(scene, ui) {
   return currentRequest(after);
 }
 
-/** The running request, else the last that ended, else the first that waits. @param {World} world @returns {Request|null} */
+/** The running request, else the last that ended, else the first that waits; one that ended before anything of it was
+ * computed has nothing to show. @param {World} world @returns {Request|null} */
 export function currentRequest(world) {
   /** @type {Request|null} */
   let last = null;
+  /** @type {Request|null} */
+  let waiting = null;
   for (const request of world.requests.values()) {
     if (request.state === 'running') return request;
-    if (request.state === 'finished' || last === null) last = request;
+    if (request.state === 'waiting') waiting ??= request;
+    else if (request.numComputed > 0 || last === null) last = request;
   }
-  return last;
+  return last && (last.numComputed > 0 || !waiting) ? last : waiting;
 }
 
 /** The block table of a request: as it stands, or as it ended. @param {Request} request @returns {number[]} */

@@ -42,6 +42,7 @@ export const strings = {
     proofNone: 'Each finished step carries a digest of the whole cache. This page computes it again from its own picture. No step has finished yet.',
     proofWrong: 'After step {step} the engine sent the digest {expected}, but this page computed {computed} from its own picture. What is shown from step {step} on is not what the engine did.',
     proofBroken: 'First contradiction: {what}.',
+    proofUnknown: '{n} events are of kinds that this page does not know; they were skipped.',
   },
 
   tape: {
@@ -189,6 +190,8 @@ export const strings = {
     none: '–',
     outrun: '{rate} steps/s',
     hint: '{Space} plays, {Right} steps, or write a prompt of your own.',
+    hintEnd: '{Key} continues the conversation or takes another prompt.',
+    hintEndTouch: 'Your prompt, above, continues the conversation or takes another prompt.',
     hintTouch: 'Play, step, or write a prompt of your own.',
   },
 
@@ -452,7 +455,7 @@ export const strings = {
   banner: {
     lost: 'The server is gone. What has happened stays here and can be scrubbed; trying to reconnect.',
     failedModel: 'The model could not be loaded: {message}',
-    refused: 'The server refused the connection: {message}',
+    refused: 'The page is served, but its websocket is refused. A proxy in between must pass on websockets and the Host header.',
     unknownSession: 'The session of this link is gone; this is the one that runs.',
     retry: 'Try now',
     dismiss: 'Dismiss',
@@ -527,7 +530,6 @@ export const strings = {
         open: 'Open is layer {layer}. The largest attention: {list}.',
       },
       blocks: { one: '1 block', many: '{n} blocks' },
-      summary: 'all {n} layers',
     },
 
     attention: {
@@ -552,7 +554,6 @@ export const strings = {
       triangleGo: 'Go to the prefill, step {step}',
       triangleLoading: 'The triangle is being computed from the kept queries.',
       triangleMissing: 'The triangle of this step was not kept.',
-      trianglePart: 'chunk {from}–{to}: its queries read all that stands before them',
       scale: 'weight of one query, logarithmic',
       missing: 'attention of this step was not kept',
       pending: 'attention is on its way',

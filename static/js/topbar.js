@@ -134,6 +134,7 @@ export class TopBar {
       this.#word(fill(topbar.verifiedLong, { step }), fill(topbar.verified, { step }));
       this.badgeKey = '';
     this.proof = { wrong: false, text: [fill(topbar.proofOk, { step, expected: world.check.expected, computed: world.check.computed, blocks: count(world.numBlocks) })] };
+      if (world.numUnknown > 0) this.proof.text.push(fill(topbar.proofUnknown, { n: world.numUnknown }));
     } else {
       this.#word(topbar.unverified, '');
       this.badgeKey = '';
@@ -170,7 +171,9 @@ export class Banner {
     this.root.hidden = false;
   }
 
-  hide() {
+  /** @param {...string} only hide it only when it says one of these */
+  hide(...only) {
+    if (only.length > 0 && !only.includes(this.key)) return;
     this.key = '';
     this.root.hidden = true;
   }

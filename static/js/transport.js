@@ -39,13 +39,13 @@ export class Transport {
     /** @type {WebSocket|null} */
     this.socket = null;
     this.wait = FIRST_WAIT_MS;
+    /** Has a session ever answered? */
+    this.everOpen = false;
     this.timer = 0;
     this.watchdog = 0;
     this.nextId = 1;
     /** @type {Map<number, {resolve: (value: any) => void, reject: (reason: Error) => void}>} */
     this.pending = new Map();
-    /** What is subscribed, said again after a reconnect. @type {Command|null} */
-    this.subscription = null;
     this.changes = emitter();
   }
 
@@ -143,6 +143,7 @@ export class Transport {
   /** @param {any} hello */
   #hello(hello) {
     this.wait = FIRST_WAIT_MS;
+    if (this.session === 'new') this.session = hello.session_id;
     const same = hello.log_id === this.log.logId && this.log.lastSeq + 1 >= hello.first_seq;
     if (!same) {
       this.log.begin({
@@ -151,9 +152,9 @@ export class Transport {
       });
     }
     this.log.headSeq = hello.head_seq ?? -1;
+    this.everOpen = true;
     this.#setState('open');
     this.changes.emit('hello', hello);
-    if (this.subscription) this.send(this.subscription).catch(() => undefined);
   }
 
   /** @param {import('./events.d.ts').EventRecord[]} records */
@@ -189,7 +190,6 @@ export class Transport {
 
   /** What is to be pushed after each step. @param {number} layer @param {number} columns */
   subscribe(layer, columns) {
-    this.subscription = { command: 'subscribe', layer, columns, frames: true };
-    this.send(this.subscription).catch(() => undefined);
+    this.send({ command: 'subscribe', layer, columns, frames: true }).catch(() => undefined);
   }
 }
