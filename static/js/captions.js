@@ -2,7 +2,7 @@
  * One sentence on what just happened and why, made from the events and their reason codes. `captionOf` is a pure function
  * of the scene; `moving` says that nobody has time to read a sentence per layer.
  */
-import { layerAt, phasesOf } from './phases.js';
+import { layerAt, phasesOf, within } from './phases.js';
 import { strings } from './strings.js';
 import { count, duration, percent, quoted, segments } from './text.js';
 
@@ -78,8 +78,11 @@ export function captionOf(scene, log, moving) {
 /** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 function blocksCaption(scene, step) {
   const hit = hitCaption(scene, step);
+  const hits = step.shared.length > 0;
+  const early = within(phasesOf(step).blocks, scene.progress) < 0.5;
+  if (hit && hits && (early || step.evicted.length === 0)) return hit;
   if (step.evicted.length > 0) return evictionCaption(scene, step);
-  if (hit) return hit;
+  if (hit && early) return hit;
   return allocationCaption(scene, step);
 }
 
@@ -108,7 +111,7 @@ function evictionCaption(scene, step) {
     return caption('evicted', texts.evicted.many, { n: evicted.length, list, request: letter(request), need: plural(texts.need, allocated.length) });
   }
   const others = first.reason.alternatives.length > 0 ? segments(texts.evicted.others, { list: blockList(first.reason.alternatives) }) : texts.evicted.alone;
-  return caption('evicted', texts.evicted, { block: thing(first.block_id), since: strings.topbar.step.replace('{step}', String(first.reason.free_since_step)), free: first.reason.num_free, others });
+  return caption('evicted', texts.evicted, { block: thing(first.block_id), since: first.reason.free_since_step, free: first.reason.num_free, others });
 }
 
 /** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */

@@ -350,7 +350,7 @@ export const strings = {
     forward: 'Step forward',
     speed: 'Speed',
     times: '{n}×',
-    max: 'as fast as it can',
+    max: 'max',
     live: 'Live',
     liveTitle: 'Follow the engine',
     slider: 'Step',
