@@ -608,7 +608,7 @@ export const strings = {
       tile: { logical: '{logical} → {block}', cached: 'cached', next: 'next', gone: 'gone', hit: 'hit', blank: 'blank' },
       tokens: '{n} tokens',
       state: { waiting: 'waits', running: '', finished: 'ended' },
-      hidden: '{n} earlier ones are not listed',
+      hidden: { one: 'one earlier one is not listed', many: '{n} earlier ones are not listed' },
       noRequest: 'No request yet: the whole pool is blank.',
       noRequestAction: 'Write a prompt',
       noBlocks: 'waits: no block yet',

@@ -169,7 +169,7 @@ export class PagesFrame {
     const { world, seq } = this.#held(progress);
     const counts = { ...poolCounts(world), n: world.numBlocks, size: world.blockSize };
     const slots = this.slabs.at(seq).slabs.reduce((sum, slab) => sum + slab.size, 0);
-    put(space.chains, t.requests, numHidden > 0 ? [fill(t.hidden, { n: numHidden })] : []);
+    put(space.chains, t.requests, numHidden > 0 ? [fill(numHidden === 1 ? t.hidden.one : t.hidden.many, { n: numHidden })] : []);
     put(space.pool, t.pool, [t.poolCount, t.poolCountShort].map((text) => fill(text, counts)));
     put(space.queue, t.queue, []);
     put(space.slabs, t.slabs, (slots > 0 ? t.slabsHint : t.slabsNone).map((text) => fill(text, { slots: count(slots) })));

@@ -145,7 +145,22 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
     context.fillText(fitText(context, two, area.width), area.x, top + size * 1.25);
     return;
   }
-  const x = area.x + Math.max(area.width * 0.3, textWidth(context, note) * 0.6);
+  useFont(context, palette.font('text-xs'));
+  const noteWidth = textWidth(context, note) + size * 0.5;
+  const room = area.width - noteWidth;
+  const scale = Math.min(1, room / (figureWidth(context, palette, size, one, two) + size * 0.8));
+  const fitted = Math.floor(size * scale);
+  const width = figureWidth(context, palette, fitted, one, two);
+  const gap = Math.max(fitted * 0.8, Math.min(fitted * 2, room - width));
+  const x = area.x + Math.min(Math.max(area.width * 0.3, noteWidth), Math.max(noteWidth, area.width - width - gap));
+  const first = textWidth(context, one);
   context.fillText(one, x, top);
-  context.fillText(two, x + textWidth(context, one) + size * 2, top);
+  context.fillText(two, x + (one === '' ? 0 : first + gap), top);
+}
+
+/** Width of both figures side by side, without a gap; leaves their font set.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} size @param {string} one @param {string} two */
+function figureWidth(context, palette, size, one, two) {
+  useFont(context, `700 ${size}px ${palette.get('font-ui')}`);
+  return textWidth(context, one) + textWidth(context, two);
 }
