@@ -174,13 +174,19 @@ def events(file: RecordingFile) -> None:
     from kvviz.recording import Recording
 
     with closing(Recording.open(file)) as recording:
+        if sys.stdout is None:
+            raise RecordingError("The standard output is closed; send the events to a file or a pipe.", code="no_file")
         out = sys.stdout.buffer
         try:
             for line in recording.lines:
                 out.write(line + b"\n")
             out.flush()
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere, quietly
+            if not isinstance(error, BrokenPipeError):  # a reader such as `head` has seen enough
+                raise RecordingError(
+                    f"The events cannot be written ({error.strerror}); send them where there is room.", code="no_file"
+                ) from error
 
 
 @app.command()
@@ -240,7 +246,16 @@ def main() -> None:
 
 
 def _check_output(path: Path) -> None:
-    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+    writable = False
+    try:
+        writable = not path.is_dir() and os.access(path.absolute().parent, os.W_OK)
+        if writable:
+            os.lstat(path.with_name(f".{path.name}.partial"))  # the name under which it is written first
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):  # such as a name that is too long
+        writable = False
+    if not writable:
         raise RecordingError(
             f"{path} cannot be written; name a file in a folder that exists and is writable.", code="no_file"
         )

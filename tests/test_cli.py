@@ -144,6 +144,8 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         (("record", "hi", "--block-size", "0"), "block_size must be"),
         (("record", "hi", "--model", "./nothing"), "There is no model at"),
         (("record", "hi", "-o", "/no/such/folder/run.kvviz"), "cannot be written"),
+        (("record", "hi", "-o", "a" * 250), "cannot be written"),
+        (("record", "hi", "-o", "a" * 300), "cannot be written"),
         (("events", "nothing.kvviz"), "There is no file"),
         (("replay", "nothing.kvviz"), "There is no file"),
         (("replay", __file__), "not a kvviz recording"),
@@ -219,6 +221,16 @@ def test_events_survive_a_closed_pipe(tmp_path: Path, recording: Path) -> None:
     events.stdout.close()
     assert events.wait(60) == 0
     assert events.stderr.read() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) -> None:
+    command = f'"{sys.executable}" -m kvviz.cli events "{recording}" {redirection}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "events" in done.stderr
 
 
 def test_replay_needs_no_torch_and_ends_with_ctrl_c(recording: Path) -> None:

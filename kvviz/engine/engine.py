@@ -10,8 +10,9 @@ while engine.step():
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Literal, Protocol
 
 from kvviz.config import MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
@@ -187,6 +188,7 @@ class Engine:
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         sampling = sampling or SamplingParams()
         _check_sampling(sampling)
+        token_ids = _whole_numbers(token_ids)
         if not token_ids:
             raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
         if not 0 <= min(token_ids) <= max(token_ids) <= MAX_TOKEN_ID:
@@ -376,6 +378,17 @@ class Engine:
                 step_us=(time.perf_counter_ns() - began) // 1_000,
             )
         )
+
+
+def _whole_numbers(token_ids: Iterable[int]) -> list[int]:
+    """Plain ints, also from an array or a generator. Raises `RequestError` when something else is among them."""
+    try:
+        return [index(token_id) for token_id in token_ids]
+    except TypeError as error:
+        raise RequestError(
+            f"Token ids are whole numbers, but this came: {error}; give the ids that a tokenizer makes.",
+            code="bad_tokens",
+        ) from error
 
 
 def _check_sampling(sampling: SamplingParams) -> None:
