@@ -1,6 +1,7 @@
 /** The caption with its two large figures and the counter, and the polite live region. */
 import { captionOf } from './captions.js';
 import { h, replace, setText } from './dom.js';
+import { layerAt, phasesOf } from './phases.js';
 import { sentence } from './segments.js';
 import { shownRequest, stepTimes, storedTokens, workCounts } from './selectors.js';
 import { bytes, count, duration, fill, plain, segments } from './text.js';
@@ -34,6 +35,8 @@ export class CaptionBar {
       h('div', { class: 'figures' }, this.prefill.root, this.token.root, this.cache.root, this.work.root),
     );
     this.key = '';
+    /** What the text was made for. */
+    this.moment = '';
     this.figureKey = '';
     this.said = '';
     this.saidAt = 0;
@@ -46,6 +49,18 @@ export class CaptionBar {
   /** @param {Scene} scene @param {boolean} moving */
   update(scene, moving) {
     const { ui, log } = this.ctx;
+    const moment = `${log.logId}:${scene.position}:${scene.after.seq}:${momentOf(scene, moving)}:${ui.longCaption}`;
+    if (moment !== this.moment) {
+      this.moment = moment;
+      this.#text(scene, moving);
+    }
+    this.#hint(scene, moving);
+    this.#figures(scene);
+  }
+
+  /** @param {Scene} scene @param {boolean} moving */
+  #text(scene, moving) {
+    const { ui, log } = this.ctx;
     const { short, long } = captionOf(scene, log, moving);
     const parts = ui.longCaption ? long : short;
     const text = plain(parts);
@@ -54,8 +69,6 @@ export class CaptionBar {
       replace(this.text, sentence(parts, ui, (anchor, term) => this.popover.show(anchor, anchor.textContent ?? '', h('p', { class: 'popover-note' }, term))));
       this.#say(plain(short), moving);
     }
-    this.#hint(scene, moving);
-    this.#figures(scene);
   }
 
   /** What a person can do now: before the first step of a live log, and when nothing is left to compute.
@@ -109,6 +122,19 @@ export class CaptionBar {
       setText(this.live, this.said);
     }, wait);
   }
+}
+
+/** The part of a step that a sentence is about; a layer's own only when somebody has time to read it.
+ * @param {Scene} scene @param {boolean} moving @returns {string} */
+function momentOf(scene, moving) {
+  const { step, progress } = scene;
+  if (!step) return 'settled';
+  const { blocks, layers, sample } = phasesOf(step);
+  if (progress < blocks[1]) return `blocks${progress < blocks[1] / 2 ? 1 : 2}`;
+  if (progress >= sample[1]) return 'end';
+  if (progress >= layers[1]) return 'sample';
+  const moment = moving ? null : layerAt(step, progress);
+  return moment ? `${moment.layer}${moment.stage}` : 'layers';
 }
 
 /** @param {string} [className] */

@@ -6,8 +6,18 @@ import { fill } from './text.js';
 const WIDTH = 288;
 const MAX_DRAWN = 32;
 
+/** The last picture, shown again while nothing of it changes. @type {{model: import('./types.d.ts').ModelHeader, chosen: number|null, element: HTMLElement}|null} */
+let last = null;
+
 /** @param {import('./types.d.ts').ModelHeader} model @param {number|null} chosen query head @returns {HTMLElement} */
 export function headsPicture(model, chosen) {
+  if (last?.model === model && last.chosen === chosen) return last.element;
+  last = { model, chosen, element: draw(model, chosen) };
+  return last.element;
+}
+
+/** @param {import('./types.d.ts').ModelHeader} model @param {number|null} chosen @returns {HTMLElement} */
+function draw(model, chosen) {
   const { num_query_heads: q, num_kv_heads: kv } = model;
   const { inspector } = strings;
   const text = kv === q ? inspector.headsSame : kv === 1 ? inspector.headsOne : inspector.heads;

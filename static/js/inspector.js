@@ -14,6 +14,9 @@ import { formatSelection } from './ui.js';
 /** @typedef {import('./types.d.ts').Scene} Scene */
 /** @typedef {import('./types.d.ts').Selection} Selection */
 
+/** While time runs the details follow at this pace. */
+const MOVING_MS = 400;
+
 export class Inspector {
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
@@ -59,7 +62,7 @@ export class Inspector {
     const ahead = selection !== null && 'position' in selection && isAhead(scene.step, scene.progress, selection.request, selection.position, 'layer' in selection ? selection.layer : ui.layer);
     const key = `${ahead}:${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${this.ctx.timeline.momentWorld().seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
     if (key === this.key && !frameArrived) return false;
-    if (moving && performance.now() - this.lastRender < 200) return true;
+    if (moving && performance.now() - this.lastRender < MOVING_MS) return true;
     this.key = key;
     this.lastRender = performance.now();
     setText(this.over, hovered ? inspector.hovered : pinned ? inspector.selected : inspector.now);

@@ -58,6 +58,7 @@ export class Scrubber {
     this.valueNow = -1;
     this.valueMax = -1;
     this.spoken = '';
+    this.whereKey = '';
   }
 
   /** @param {string} label @param {Element} sign @param {() => void} action @param {string} [className] */
@@ -177,6 +178,9 @@ export class Scrubber {
     this.veil.style.transform = shift;
     const layer = layerAt(scene.step, scene.progress)?.layer;
     const step = scene.step ? scene.step.step : scene.position;
+    const key = `${step}:${layer}:${head}:${timeline.outrun}`;
+    if (key === this.whereKey) return;
+    this.whereKey = key;
     const text = strings.timeline;
     const value = timeline.outrun > 0 ? fill(strings.caption.outrun, { rate: timeline.outrun < 10 ? timeline.outrun.toFixed(1) : Math.round(timeline.outrun) })
       : layer !== undefined ? fill(text.valueLayer, { step, layer }) : fill(text.of, { step, head });

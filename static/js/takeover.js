@@ -39,7 +39,7 @@ export class Takeover {
     if (!this.started) {
       this.started = true;
       this.automatic = kind === 'recording' && this.transport.session === null && !new URLSearchParams(location.search).has('step');
-    } else {
+    } else if (kind === 'live' || this.transport.session !== null) {
       this.automatic = false;
     }
   }
