@@ -52,9 +52,9 @@ class AttentionLens {
     this.cursor = h('div', { class: 'lens-cursor', role: 'slider', tabindex: 0, 'aria-label': texts.attention.cursor, 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 });
     this.empty = h('div', { class: 'lens-empty', hidden: true });
     this.emptyKey = '';
-    this.table = h('table', { class: 'visually-hidden' });
+    this.table = h('table', {});
     this.canvasBox.append(this.cursor, this.empty);
-    root.append(this.controls.element, this.canvasBox, this.sum.element, this.table);
+    root.append(this.controls.element, this.canvasBox, this.sum.element, h('div', { class: 'visually-hidden' }, this.table));
     this.frame = new AttentionFrame(this.stack, ctx, this.history);
     this.triangle = new TriangleView(ctx, new Bitmap());
     this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));

@@ -62,10 +62,10 @@ class CacheLens {
     this.stack = new CanvasStack(this.canvasBox, ['grid', 'cells', 'motion']);
     this.cursor = h('div', { class: 'lens-cursor', role: 'slider', tabindex: 0, 'aria-label': texts.cache.cursor, 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 });
     this.empty = h('div', { class: 'lens-empty', hidden: true });
-    this.table = h('table', { class: 'visually-hidden' });
+    this.table = h('table', {});
     this.tip = new Tip(this.canvasBox);
     this.canvasBox.append(this.cursor, this.empty);
-    root.append(this.controls.element, this.canvasBox, this.table);
+    root.append(this.controls.element, this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
     this.frame = new CacheFrame(this.stack, ctx, [new Bitmap(), new Bitmap()]);
     this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
     this.#listen();

@@ -71,6 +71,8 @@ export class Chains {
   tiles = [];
   /** What each row showed when all its tiles were looked at. @type {Map<number, string>} */
   #shown = new Map();
+  /** Where the rows stand. */
+  #places = '';
 
   /** @param {TileCache} cache @param {IsGone} isGone */
   constructor(cache, isGone) {
@@ -84,7 +86,7 @@ export class Chains {
    */
   draw(still, moving, palette, picture, rows, progress, all) {
     const changed = new Set(changing(picture));
-    if (all) this.#forgetOthers(still, rows);
+    if (all) this.#keepPlaces(still, rows);
     const states = rows.map((row) => stateOf(picture, row, progress));
     const whole = rows.map((row, index) => all || this.#shown.get(row.request.id) !== states[index].sign);
     if (whole.some(Boolean)) this.tiles = this.tiles.filter((tile) => !rows.some((row, index) => whole[index] && row.request.id === tile.request));
@@ -102,13 +104,14 @@ export class Chains {
     });
   }
 
-  /** @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows */
-  #forgetOthers(still, rows) {
-    for (const id of this.#shown.keys()) {
-      if (rows.some((row) => row.request.id === id)) continue;
-      this.cache.wipe(still, `chain/${id}/`);
-      this.#shown.delete(id);
-    }
+  /** When rows have moved, all tiles are wiped before any is painted: a new place may be another's old one.
+   * @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows */
+  #keepPlaces(still, rows) {
+    const places = rows.map(({ request, area, layout }) => `${request.id}/${area.x}/${area.y}/${layout.level}/${layout.perLine}`).join();
+    if (places === this.#places) return;
+    this.#places = places;
+    this.cache.wipe(still, 'chain/');
+    this.#shown.clear();
   }
 
   /** The canvas is blank. */

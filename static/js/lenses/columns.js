@@ -85,7 +85,7 @@ function layoutLong(input) {
   const { numTokens, numSlots, blockSize, width } = input;
   const tailStart = Math.max(0, Math.floor((numTokens - TAIL_TOKENS) / TAIL_STRIDE) * TAIL_STRIDE);
   const blockGap = blockSize < 4 ? 1 : 4;
-  const pitch = (width * TAIL_SHARE) / TAIL_TOKENS;
+  const pitch = (width * TAIL_SHARE - Math.floor(TAIL_TOKENS / blockSize) * blockGap) / TAIL_TOKENS;
   const capacity = TAIL_TOKENS + TAIL_STRIDE;
   const tailWidth = capacity * pitch + Math.ceil(capacity / blockSize) * blockGap;
   const room = Math.max(40, width - tailWidth - TAIL_GAP);

@@ -46,11 +46,11 @@ class PagesLens {
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'pages-block', 'aria-selected': 'false' });
     this.cursor = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': texts.pages.cursor, 'aria-activedescendant': 'pages-block' }, this.option);
     this.empty = h('div', { class: 'lens-empty lens-empty-corner', hidden: true });
-    this.table = h('table', { class: 'visually-hidden' });
+    this.table = h('table', {});
     this.sheet.append(this.cursor, this.empty);
     this.canvasBox.append(this.sheet);
     this.tip = new Tip(this.sheet);
-    root.append(this.canvasBox, this.table);
+    root.append(this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
     this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
     this.#listen();
   }

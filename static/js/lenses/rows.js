@@ -30,6 +30,8 @@ import { layerAt, phasesOf } from '../phases.js';
 
 /** Share of a layer's time that passes before the next row begins to open. */
 const HOLD = 0.82;
+/** A closed row is never higher than this share of the open one. */
+const MOST_CLOSED = 0.45;
 const OPEN_HEAD = 9;
 const OPEN_FOOT = 8;
 
@@ -82,7 +84,7 @@ export function layoutRows(space, weights) {
   const { numLayers, top, height, unit } = space;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const others = Math.max(1, numLayers - total);
-  const exact = Math.max(1.5, (height - space.openHeight * total) / others);
+  const exact = Math.max(1.5, Math.min((height - space.openHeight * total) / others, (space.openHeight * MOST_CLOSED) / Math.max(total, 1e-9)));
   const base = exact >= 4 ? Math.floor(exact / unit) * unit : exact;
   const open = total > 0 ? (height - base * (numLayers - total)) / total : base;
   const closed = closedStrip(base, unit);

@@ -1,0 +1,476 @@
+"""The lenses in a real browser over logs of the real engine: geometry, purity, truth of what is drawn, keys, words."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvviz.frames import encode_pack
+from tests.browser import Watched, open_browser, static_root
+from tests.page_logs import make_log
+
+LENSES = ("cache", "attention", "pages")
+
+HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>lenses</title>
+<link rel="stylesheet" href="/static/css/tokens.css"><link rel="stylesheet" href="/static/css/base.css">
+<link rel="stylesheet" href="/static/css/lenses.css">
+<script type="module" src="/tests/lens_page.js"></script></head>
+<body><main><h1 class="visually-hidden">lens</h1><div id="stage"></div></main></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def log() -> tuple[dict[str, Any], list[list[Any]]]:
+    """Requests in turn over a pool that is too small to keep them all: hits, evictions, a reset."""
+    header, records = make_log(num_requests=6, num_blocks=14)
+    return {**header, "capabilities": ["frames", "entries", "triangle"]}, records
+
+
+class Attention:
+    """Frames that a server would send for a log: made-up weights that add up to 1, kept to be compared with."""
+
+    def __init__(self, header: dict[str, Any], records: list[list[Any]]) -> None:
+        self.layers = header["model"]["num_layers"]
+        self.heads = header["model"]["num_query_heads"]
+        self.written: dict[int, tuple[int, int, int]] = {}
+        self.missing: set[int] = set()
+        step = 0
+        for _, _, event in records:
+            if event["type"] == "step_started":
+                step = event["step"]
+            elif event["type"] == "kv_written":
+                self.written[step] = (event["request_id"], event["positions"][0], len(event["positions"]))
+
+    def weights(self, step: int, layer: int) -> np.ndarray:
+        """[heads, tokens], each row as bytes give it back."""
+        _, start, count = self.written[step]
+        values = np.random.default_rng([step, layer]).gamma(0.5, size=(self.heads, start + count)) + 0.01
+        rows, scale = _bytes(values / values.sum(axis=1, keepdims=True))
+        weights: np.ndarray = rows * scale[:, None]
+        return weights
+
+    def mean(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        return _bytes(np.stack([self.weights(step, layer).mean(axis=0) for layer in range(self.layers)]))
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Status and body for a path below the session."""
+        kind, _, rest = path.partition("/")
+        name, _, query = rest.partition("?")
+        asked = dict(part.split("=") for part in query.split("&") if part)
+        layer = int(asked.get("layer", 0))
+        if kind == "norms":
+            norms = self._norms(int(name))
+            about = {"kind": "norms", "request_id": int(name)}
+            return 200, encode_pack(about, {"key_norm": norms, "value_norm": norms})
+        step = int(name) if name.isdigit() else -1
+        if step not in self.written or step in self.missing:
+            return 404, json.dumps({"code": "dropped", "message": "not kept"}).encode()
+        request, start, count = self.written[step]
+        about = {"step": step, "log_id": "a", "request_id": request, "layer": layer, "num_tokens": start + count}
+        about |= {"start": start, "num_new": count, "bin": 1}
+        rows, scale = _bytes(self.weights(step, layer))
+        if kind == "frames":
+            mean, mean_scale = self.mean(step)
+            norms = self._norms(request)[:, start : start + count]
+            arrays = {"mean": mean, "mean_scale": mean_scale, "heads": rows, "heads_scale": scale}
+            return 200, encode_pack({"kind": "step", **about}, {**arrays, "key_norm": norms, "value_norm": norms})
+        if kind == "heads":
+            return 200, encode_pack({"kind": "heads", **about}, {"heads": rows, "heads_scale": scale})
+        if kind == "triangle":
+            square = np.tril(np.ones((count, start + count)), start) + 0.0
+            weights, weights_scale = _bytes(square / square.sum(axis=1, keepdims=True))
+            return 200, encode_pack({"kind": "triangle", **about}, {"weights": weights, "weights_scale": weights_scale})
+        position = int(asked["position"])
+        weight = self.weights(step, layer)[:, position].astype(np.float32)
+        dot = np.full(self.heads, 10.0, np.float32)
+        return 200, encode_pack(
+            {"kind": "scores", **about}, {"dot": dot, "scaled": dot * np.float32(0.35), "weight": weight}
+        )
+
+    def _norms(self, request: int) -> np.ndarray:
+        ends = [start + count for owner, start, count in self.written.values() if owner == request]
+        return np.random.default_rng(request).uniform(1, 9, (self.layers, max(ends, default=0))).astype(np.float16)
+
+
+def _bytes(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scale = (rows.max(axis=-1) / 255).astype(np.float32)
+    return np.round(rows / scale[:, None]).astype(np.uint8), scale
+
+
+@pytest.fixture
+def attention(site: Site, log: tuple[dict[str, Any], list[list[Any]]]) -> Attention:
+    site.attention = Attention(*log)
+    return site.attention
+
+
+class Site(ThreadingHTTPServer):
+    """Serves the scripts (which the browser may keep) and the frames of one `Attention`, and nothing else."""
+
+    attention: Attention | None = None
+
+
+class Answers(SimpleHTTPRequestHandler):
+    """What a `Site` answers."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, directory=str(static_root().parent))
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""
+
+    def do_GET(self) -> None:
+        """The page, a frame, or a file."""
+        assert isinstance(self.server, Site)
+        if self.path == "/":
+            self._send(200, HTML.encode(), "text/html; charset=utf-8")
+        elif self.path == "/favicon.ico":
+            self._send(204, b"", "image/x-icon")
+        elif self.path.startswith("/api/sessions/s/") and self.server.attention is not None:
+            self._send(
+                *self.server.attention.answer(self.path.removeprefix("/api/sessions/s/")), "application/octet-stream"
+            )
+        else:
+            super().do_GET()
+
+    def end_headers(self) -> None:
+        """Scripts are kept for the run."""
+        if self.path.startswith("/static/"):
+            self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
+    def _send(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+Answers.extensions_map = {**Answers.extensions_map, ".js": "text/javascript"}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    server = Site(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def context(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1100, "height": 700})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: Any, site: Site, attention: Attention) -> Iterator[Any]:
+    """A page of `site`. What it logs as an error, and whatever it asks elsewhere, fails the test."""
+    page = context.new_page()
+    host = f"127.0.0.1:{site.server_port}"
+    watched = Watched(page, host)
+    page.goto(f"http://{host}/")
+    yield page
+    page.close()
+    assert [error for error in watched.errors if "404" not in error] == []
+    assert watched.foreign == []
+
+
+def show(
+    page: Any, log: tuple[dict[str, Any], list[list[Any]]], lens: str, size: tuple[int, int] = (1060, 600)
+) -> None:
+    header, records = log
+    page.wait_for_function("window.ready")
+    page.evaluate("(asked) => setup(asked)", {"header": header, "records": records, "lens": lens, "size": size})
+
+
+def test_every_token_has_a_column_and_the_last_32_keep_their_width(page: Any) -> None:
+    assert page.evaluate("wrongColumns()") == []
+
+
+def test_rows_fill_the_height_and_one_of_them_is_open(page: Any, log: Any) -> None:
+    show(page, log, "cache")
+    assert page.evaluate("wrongRows()") == []
+
+
+def test_what_is_stored_never_looks_empty(page: Any) -> None:
+    for theme, ratios in page.evaluate("contrasts()").items():
+        for what, ratio in ratios.items():
+            assert ratio >= (3.0 if what == "fresh" else 2.0), f"{what} in {theme}"
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_scrubbing_back_draws_what_playing_drew(page: Any, log: Any, lens: str) -> None:
+    show(page, log, lens, (760, 460))
+    page.evaluate("go(0)")
+    moments = [(k, p) for k in range(0, 60, 7) for p in (0.0, 0.08, 0.3, 0.55, 0.9)]
+    page.evaluate("async (moments) => { for (const [k, p] of moments) { go(k, p); await quiet(); } }", moments)
+    forward = page.evaluate("(moments) => moments.map(([k, p]) => { go(k, p); return picture(); })", moments)
+    back = page.evaluate("(moments) => moments.map(([k, p]) => { go(k, p); return picture(); })", moments[::-1])[::-1]
+    assert len(set(forward)) > len(moments) // 2
+    for moment, one, other in zip(moments, forward, back, strict=True):
+        assert one == other, f"position {moment[0]}, progress {moment[1]}"
+
+
+def test_every_entry_shown_is_one_that_the_request_holds(page: Any, log: Any) -> None:
+    show(page, log, "cache")
+    assert page.evaluate("wrongEntries()") == []
+
+
+def test_the_block_marked_before_the_step_is_the_one_that_is_evicted(page: Any, log: Any) -> None:
+    show(page, log, "pages")
+    found = page.evaluate("victims()")
+    assert len(found) >= 3
+    for marked, evicted, allocated in found:
+        assert marked == [allocated[0]]
+        assert evicted[0] in allocated
+
+
+def test_an_eviction_is_seen_to_happen(page: Any, log: Any) -> None:
+    show(page, log, "pages")
+    views = page.evaluate("evictionViews()")
+    assert [view["form"] for view in views] == ["cached", "cached", "cached", "used"]
+    assert [view["ring"] for view in views[1:]] == [1, 1, 1]
+    assert views[1]["falling"] == 0
+    assert 0 < views[2]["falling"] <= 1
+    assert len(views[3]["owners"]) == views[3]["count"] == 1
+    assert views[3]["filled"] == 0
+
+
+def test_an_old_tile_says_since_when_its_entries_are_gone(page: Any, log: Any) -> None:
+    show(page, log, "pages")
+    page.evaluate("timeline.seek(timeline.head); draw()")
+    tile = page.evaluate("goneTile()")
+    page.mouse.move(tile["x"], tile["y"])
+    said = page.locator(".lens-tip").inner_text()
+    assert f"was block {tile['block']}: gone since step " in said
+
+
+def test_the_sum_of_attention_comes_from_frames_and_says_what_is_missing(
+    page: Any, log: Any, attention: Attention
+) -> None:
+    mine = [step for step, (request, _, _) in attention.written.items() if request == 0]
+    attention.missing = {mine[4]}
+    show(page, log, "cache")
+    page.evaluate("ui.set({view: 'attention'})")
+    page.evaluate("async (k) => { go(k); for (let i = 0; i < 12; i++) await quiet(); }", mine[-2])
+    known = [step for step in mine[:-1] if step not in attention.missing]
+    for layer, position in ((0, 0), (3, 2), (5, 20)):
+        shares = []
+        for step in known:
+            rows, scale = attention.mean(step)
+            if position < rows.shape[1]:
+                shares.append(float(rows[layer, position]) * float(scale[layer]))
+        found = page.evaluate("([layer, p]) => stage.lens.received.average(layer, p, p + 1)", [layer, position])
+        assert found == pytest.approx(sum(shares) / len(shares), rel=1e-4)
+    assert f"from {len(known)} of {len(known) + 1} steps" in page.locator(".lens-legend").inner_text()
+
+
+def test_a_frame_that_was_not_kept_is_said_in_place(page: Any, log: Any, attention: Attention) -> None:
+    attention.missing = set(attention.written)
+    for lens in ("cache", "attention"):
+        show(page, log, lens)
+        page.evaluate("async () => { go(6); await quiet(); await quiet(); }")
+        assert "attention of this step was not kept" in page.evaluate("texts()")
+
+
+def test_the_five_largest_are_named_and_hiding_the_sink_scales_the_rest_up(
+    page: Any, log: Any, attention: Attention
+) -> None:
+    step = next(step for step, (request, start, _) in attention.written.items() if request == 0 and start > 20)
+    show(page, log, "cache")
+    page.evaluate("async (k) => { ui.set({layer: 2}); go(k); await quiet(); }", step)
+    rows, scale = attention.mean(step)
+    weights = rows[2] * scale[2]
+    largest = page.evaluate("stage.lens.frame.largestNow(2)")
+    assert [share["from"] for share in largest] == list(np.argsort(-weights, kind="stable")[:5])
+    assert page.locator("table caption").first.inner_text().startswith("Layer 2")
+    page.evaluate("ui.set({hideSink: true}); draw()")
+    hidden = page.evaluate("stage.lens.frame.largestNow(2)")
+    rest = weights.copy()
+    rest[0] = 0
+    rest *= weights.sum() / rest.sum()
+    assert hidden[0]["from"] == int(np.argmax(rest))
+    assert hidden[0]["weight"] == pytest.approx(float(rest.max()), rel=1e-5)
+
+
+def test_prefill_looks_different_from_decode(page: Any, log: Any) -> None:
+    show(page, log, "cache")
+    prefill, decode = (page.evaluate("firstOfKind", kind) for kind in ("prefill", "decode"))
+    in_prefill, in_decode = (page.evaluate("textsInLayer", k) for k in (prefill, decode))
+    chunk = page.evaluate("(k) => log.step(k + 1).chunks[0].num_tokens", prefill)
+    assert f"{chunk} Q" in in_prefill
+    assert "Q" not in in_prefill
+    assert {"Q", "reads,", "not kept"} <= set(in_decode)
+
+
+def test_columns_that_left_the_window_are_dim_in_their_layers_only(page: Any, log: Any) -> None:
+    header, records = log
+    layers = [{**layer, "window": 6 if layer["index"] < 5 else None} for layer in header["model"]["layers"]]
+    header = {**header, "model": {**header["model"], "layers": layers}}
+    show(page, (header, records), "cache")
+    page.evaluate("async () => { go(8); await quiet(); }")
+    dim, stored, dead = page.evaluate("pixelsOfTokenTwo", [0, 5])
+    assert dim == dead != stored
+
+
+def test_latents_and_layers_that_store_nothing_are_shown_as_such(page: Any, log: Any) -> None:
+    header, records = log
+    shapes = {"key_shape": [1, 12], "value_shape": [1, 4]}
+    layers = [
+        {**layer, "cache": "latent" if layer["index"] < 4 else "none", **shapes} for layer in header["model"]["layers"]
+    ]
+    header = {**header, "model": {**header["model"], "layers": layers}}
+    show(page, (header, records), "cache")
+    page.evaluate("async () => { ui.set({layer: 2}); go(8); await quiet(); }")
+    assert {"C", "R"} <= set(page.evaluate("texts()"))
+    assert "latent" in page.locator(".lens-legend").inner_text()
+    rows = page.evaluate("stage.lens.frame.rows.map((row) => row.keyHeight / (row.keyHeight + row.valueHeight))")
+    assert rows[0] > 0.6
+    page.evaluate("async () => { ui.set({layer: 5}); draw(); await quiet(); }")
+    assert any("stores nothing" in text for text in page.evaluate("texts()"))
+    show(page, (header, records), "attention")
+    page.evaluate("async () => { go(8); await quiet(); }")
+    assert "query heads read one latent per token" in page.locator(".lens-title").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("num_kv", "title"), [(6, "KV head of its own"), (2, "read through 2 KV heads"), (1, "through one KV head")]
+)
+def test_query_heads_are_bracketed_by_the_kv_head_they_share(page: Any, log: Any, num_kv: int, title: str) -> None:
+    header, records = log
+    layers = [{**layer, "key_shape": [num_kv, 8]} for layer in header["model"]["layers"]]
+    show(page, ({**header, "model": {**header["model"], "layers": layers}}, records), "attention")
+    page.evaluate("async () => { go(8); await quiet(); }")
+    assert title in page.locator(".lens-title").inner_text()
+    found = page.evaluate("bracketsOf", num_kv)
+    share = 6 // num_kv
+    assert found == [[kv, kv * share, (kv + 1) * share] for kv in range(num_kv)]
+
+
+def test_a_pointed_weight_is_explained_with_the_models_own_numbers(page: Any, log: Any, attention: Attention) -> None:
+    show(page, log, "attention")
+    page.evaluate("async () => { go(8); await quiet(); }")
+    spot = page.evaluate("spotOf(4, 3)")
+    page.mouse.move(*spot)
+    page.evaluate("async () => { draw(); await quiet(); await quiet(); }")
+    text = page.locator(".lens-sum").inner_text()
+    for part in ("q4 asks", "reads token 3", "10.00", "× 0.35", "3.50"):
+        assert part in text
+    weight = attention.weights(8, 0)[4, 3]
+    assert f"{weight * 100:.1f} %" in text or f"{weight * 100:.0f} %" in text
+    assert page.evaluate("ui.selection.hovered") == {"kind": "entry", "request": 0, "position": 3, "layer": 0}
+
+
+def test_the_triangle_is_there_for_prefill_and_decode_says_why_not(page: Any, log: Any) -> None:
+    show(page, log, "attention")
+    decode = page.evaluate("firstOfKind", "decode") + 1
+    page.evaluate("async (k) => { go(k); await quiet(); }", decode)
+    page.get_by_role("button", name="all queries").click()
+    page.evaluate("draw()")
+    assert "is a decode step" in page.locator(".lens-empty").inner_text()
+    page.locator(".lens-empty button").click()
+    page.evaluate("async () => { draw(); await quiet(); await quiet(); }")
+    assert page.locator(".lens-empty").is_hidden()
+    assert page.evaluate("stage.lens.triangle.triangle.numQueries") == page.evaluate(
+        "log.step(timeline.position).chunks[0].num_tokens"
+    )
+    assert {"0.1 %", "100 %"} <= set(page.evaluate("texts()"))
+
+
+def test_contiguous_slabs_are_first_fit_and_refuse_what_no_hole_holds(page: Any) -> None:
+    a, b, c = [0, 0, 40], [1, 40, 30], [2, 70, 20]
+    assert page.evaluate("slabStates()") == [
+        [[a], []],
+        [[a, b], []],
+        [[a, b, c], []],
+        [[a, c], []],
+        [[a, c], [3]],
+        [[a, [4, 40, 30], c], [3]],
+        [[a, [4, 40, 30], c, [5, 90, 10]], [3]],
+        [[[4, 40, 30], c, [5, 90, 10]], [3]],
+        [[[6, 0, 40], [4, 40, 30], c, [5, 90, 10]], [3]],
+    ]
+
+
+def test_both_wastes_are_reserved_slots_that_hold_nothing(page: Any, log: Any) -> None:
+    show(page, log, "pages")
+    page.evaluate("go(10)")
+    held = page.evaluate("reservedAt(10)")
+    paged = 1 - held["computed"] / held["slots"]
+    slab = 1 - held["computed"] / held["reserved"]
+    texts = page.evaluate("texts()")
+    for name, share in (("paged", paged), ("contiguous", slab)):
+        figure = f"{share * 100:.0f}" if share >= 0.0995 else f"{share * 100:.1f}"
+        assert f"{name} {figure} % empty" in texts
+
+
+def test_tiles_of_any_pool_stay_in_their_place(page: Any) -> None:
+    assert page.evaluate("wrongTiles()") == []
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_empty_lenses_say_what_would_fill_them(page: Any, log: Any, lens: str) -> None:
+    show(page, (log[0], []), lens)
+    page.evaluate("draw()")
+    empty = page.locator(".lens-empty")
+    assert empty.is_visible()
+    empty.get_by_role("button").click()
+    assert page.evaluate("ui.drawerOpen") is True
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_the_picture_is_also_words_and_reachable_by_keys(page: Any, log: Any, lens: str) -> None:
+    show(page, log, lens)
+    page.evaluate("async () => { go(9); await quiet(); stage.describe(timeline.scene()); }")
+    assert len(page.locator("#stage-description").inner_text()) > 30
+    assert page.locator("table tbody tr").count() > 2
+    cursor = page.locator(".lens-cursor")
+    cursor.focus()
+    page.evaluate("document.addEventListener('keydown', (event) => { window.leaked = event.key; })")
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    assert page.evaluate("window.leaked") is None
+    pinned = page.evaluate("ui.selection.pinned")
+    assert pinned is not None
+    assert page.evaluate("timeline.position") == 9
+    if lens == "pages":
+        assert pinned["kind"] == "block"
+        assert f"Block {pinned['block']}" in page.locator("#pages-block").inner_text()
+    else:
+        assert pinned["position"] == 2
+        assert "token 2" in str(cursor.get_attribute("aria-valuetext"))
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_axe_finds_nothing(page: Any, log: Any, lens: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    show(page, log, lens)
+    page.evaluate("async () => { go(9); await quiet(); }")
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
+    results = axe.Axe().run(page, context="#stage", options=options)
+    assert results.violations_count == 0, results.generate_report()
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_every_step_draws_at_every_size(page: Any, log: Any, lens: str) -> None:
+    for size in ((390, 420), (340, 260), (1880, 700)):
+        show(page, log, lens, size)
+        page.evaluate("() => { for (let k = 0; k < timeline.head; k += 3) for (const p of [0, 0.2, 0.95]) go(k, p); }")
+        assert page.evaluate("root.scrollWidth") <= size[0] + 1
