@@ -27,7 +27,8 @@ STATE = """() => {
     pinned: timeline.pinned, moving: timeline.moving, playing: kvviz.transport.status?.play.playing ?? false,
     finished: timeline.keyframes.at(timeline.head).numFinished,
     wrong: timeline.keyframes.wrong, folded: timeline.keyframes.done, lens: ui.lens,
-    connection: kvviz.transport.state};
+    connection: kvviz.transport.state, model: kvviz.transport.status?.model,
+    takeover: kvviz.takeover.automatic};
 }"""
 
 
