@@ -240,6 +240,7 @@ class Engine:
         self._emit(StepScheduled(step=self.num_steps, chunks=tuple(chunk for _, chunk in plan)))
         try:
             result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in plan])
+            _check_result(plan, result)
         except Exception:
             for request, chunk in plan:
                 self.tables.forget_unwritten(request, chunk.start)
@@ -397,3 +398,19 @@ def _check_sampling(sampling: SamplingParams) -> None:
     check_number("top_p", sampling.top_p, 0, 1)
     if sampling.seed is not None:
         check_range("seed", sampling.seed, 0, MAX_SEED)
+
+
+def _check_result(plan: Sequence[tuple[Request, Chunk]], result: StepResult) -> None:
+    """Raise `TypeError` or `ValueError` when a runner's answer does not fit the step that it was asked for."""
+    if len(result.samples) != len(plan):
+        raise ValueError(
+            f"the runner gave {len(result.samples)} samples for {len(plan)} segments; one each was expected"
+        )
+    for (request, chunk), sample in zip(plan, result.samples, strict=True):
+        wanted = chunk.start + chunk.num_tokens == request.num_tokens
+        if (sample is not None) is not wanted:
+            raise ValueError(
+                f"request {request.request_id} wanted {'a' if wanted else 'no'} sample, but got {sample!r}"
+            )
+        if sample is not None and not 0 <= sample.token_id <= MAX_TOKEN_ID:
+            raise ValueError(f"the runner sampled token {sample.token_id}; ids go from 0 to {MAX_TOKEN_ID}")

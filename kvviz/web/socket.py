@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 
 import orjson
@@ -14,6 +15,8 @@ from kvviz.session import Session
 from kvviz.sessions import Sessions
 from kvviz.web.client import Client, refuse
 from kvviz.web.cursor import Cursor
+
+_SEQ = re.compile(r"-?[0-9]{1,18}")
 
 
 async def serve_websocket(websocket: WebSocket, sessions: Sessions) -> None:
@@ -64,10 +67,7 @@ async def _find_or_wait(websocket: WebSocket, sessions: Sessions, session_id: st
 def _parse_after(text: str | None) -> int:
     if text is None or text == "":
         return -1
-    try:
-        after = int(text) if len(text) < 20 else None
-    except ValueError:
-        after = None
+    after = int(text) if _SEQ.fullmatch(text) else None
     if after is None or after < -1:
         raise RequestError(
             f"after is a sequence number or -1, but {text[:40]!r} came; leave it out.", code="bad_parameter"

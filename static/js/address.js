@@ -6,6 +6,8 @@
 
 /** Browsers refuse addresses that are written too often. */
 const WAIT_MS = 400;
+/** Id of the live session that every page without a session of its own joins. */
+const SHARED_SESSION = 'live';
 
 export class Address {
   /** @param {Ui} ui @param {Timeline} timeline @param {Log} log */
@@ -37,9 +39,10 @@ export class Address {
     this.ui.load(query, matchMedia('(max-width: 760px)').matches);
   }
 
-  /** Another session was chosen by hand: the link's place is no place in it. */
-  forget() {
+  /** Another session was chosen: the link's place is no place in it. @param {string|null} session null: the default one */
+  forget(session) {
     this.wanted = null;
+    this.session = session;
   }
 
   /** @param {{kind: string, head_seq: number}} hello */
@@ -94,7 +97,7 @@ export class Address {
       query.delete('step');
       query.delete('at');
     }
-    if (still || (this.session !== null && this.session !== 'new')) {
+    if (still || (this.session !== null && log.sessionId !== SHARED_SESSION)) {
       if (log.sessionId) query.set('session', log.sessionId);
     } else {
       query.delete('session');

@@ -36,6 +36,8 @@ class App {
     const ui = new Ui();
     const frames = new Frames(log);
     this.address = new Address(ui, timeline, log);
+    /** Live log whose server went away. @type {string|null} */
+    this.lostLog = null;
     this.address.load();
     applyLooks(ui);
     const palette = new Palette();
@@ -152,6 +154,8 @@ class App {
     const { transport, banner } = this;
     const again = [{ label: strings.banner.retry, run: () => transport.retry() }];
     if (transport.everOpen) {
+      this.lostLog = this.ctx.log.kind === 'live' ? this.ctx.log.logId : null;
+      this.caption.showHint = false;
       banner.show(strings.banner.lost, again);
       return;
     }
@@ -164,6 +168,8 @@ class App {
   #hello(hello) {
     const { ui } = this.ctx;
     this.address.begun(hello);
+    if (this.lostLog && this.lostLog !== this.ctx.log.logId) this.banner.show(strings.banner.restarted, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
+    this.lostLog = null;
     this.transport.subscribe(ui.layer, MAX_COLUMNS);
     this.caption.showHint = hello.kind === 'live';
     this.takeover.begun(hello.kind);
@@ -194,7 +200,7 @@ class App {
     const { ui } = this.ctx;
     ui.clear();
     ui.set({ requestId: null, drawerOpen: false });
-    this.address.forget();
+    this.address.forget(session);
     this.transport.connect(session);
   }
 

@@ -130,7 +130,7 @@ export function shortDtype(dtype) {
   return { float64: 'fp64', float32: 'fp32', float16: 'fp16', bfloat16: 'bf16' }[dtype] ?? dtype;
 }
 
-/** Milliseconds of a request's prefill (summed over its steps up to the first sampled token) and of the last finished
+/** Milliseconds of a request's prefill (summed over its steps, once all are done up to the first sampled token) and of the last finished
  * step in which it decoded, at the scene's position. @param {Log} log @param {Request} request @param {number} position
  * @returns {{prefillMs: number|null, prefillTokens: number, tokenMs: number|null}} */
 export function stepTimes(log, request, position) {
@@ -152,7 +152,7 @@ export function stepTimes(log, request, position) {
   }
   const last = Math.min(span.lastStep, position);
   const tokenMs = last >= span.firstStep && log.kindAt(last) === 'decode' ? log.stepUs(last) / 1000 : null;
-  return { prefillMs: complete || prefillUs > 0 ? prefillUs / 1000 : null, prefillTokens, tokenMs };
+  return { prefillMs: complete ? prefillUs / 1000 : null, prefillTokens, tokenMs };
 }
 
 /** The time to first token of a prefix hit against its measured miss, once both are known.

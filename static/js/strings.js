@@ -457,6 +457,7 @@ export const strings = {
     failedModel: 'The model could not be loaded: {message}',
     refused: 'The page is served, but its websocket is refused. A proxy in between must pass on websockets and the Host header.',
     unknownSession: 'The session of this link is gone; this is the one that runs.',
+    restarted: 'The server has started again with a new run; what the former one had shown is gone with it.',
     retry: 'Try now',
     dismiss: 'Dismiss',
     module: 'A part of the page could not be loaded: {message}. Reload the page; if it stays, look at the server\u2019s terminal.',
