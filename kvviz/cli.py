@@ -230,11 +230,12 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
+#: On so many cores or fewer a browser beside the model leaves none idle.
+FEW_CORES = 4
+
+
 def main() -> None:
     """Entry point of the `kvviz` command."""
-    # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a step
-    # took 3-4 times as long without this, and on idle ones it takes the same.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.set_threshold(50_000, 20, 50)  # imports make hundreds of thousands of objects that stay
     try:
         app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
@@ -274,6 +275,10 @@ def _check_recording(path: Path) -> None:
 
 
 def _run_server(config: ServerConfig) -> None:
+    if (os.cpu_count() or 1) <= FEW_CORES:
+        # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a
+        # step took 3-4 times as long without this. Alone it costs a third, so `record` and `bench` go without.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kvviz.server import run
     from kvviz.sources.loading import LoadStatus
 

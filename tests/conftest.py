@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `kvviz.cli.main`; read when torch is imported
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as when serving on few cores; read when torch is imported
 
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel

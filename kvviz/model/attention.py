@@ -91,6 +91,10 @@ class AttentionDoor:
         self._cache: Planned | None = None
         self._layer = 0
         self._plain: dict[type, bool] = {}
+        config = model.config.get_text_config()  # read once: looking things up in a config is slow
+        self._kinds: tuple[str, ...] = tuple(getattr(config, "layer_types", None) or ())
+        self._sliding_window = _optional_int(getattr(config, "sliding_window", None))
+        self._chunk_size = _optional_int(getattr(config, "attention_chunk_size", None))
 
     def open(self) -> None:
         """Make the model call this door."""
@@ -197,23 +201,17 @@ class AttentionDoor:
 
     def chunk_of(self, layer: int) -> int | None:
         """Length of the stretches within which a chunked-attention layer reads, None for other layers."""
-        if self._kind(layer) != "chunked_attention":
-            return None
-        return int(self.model.config.get_text_config().attention_chunk_size)
+        return self._chunk_size if self._kind(layer) == "chunked_attention" else None
 
     def _kind(self, layer: int) -> str:
-        kinds = getattr(self.model.config.get_text_config(), "layer_types", None)
-        return kinds[layer] if kinds and layer < len(kinds) else ""
+        return self._kinds[layer] if layer < len(self._kinds) else ""
 
     def _window(self, kwargs: dict[str, Any]) -> int | None:
         """The layer's own window: what it passes, or what the config says of a layer that passes none."""
         if "sliding_window" in kwargs:
             window = kwargs["sliding_window"]
             return int(window) if window else None
-        if self._kind(self._layer) == "sliding_attention":
-            window = getattr(self.model.config.get_text_config(), "sliding_window", None)
-            return int(window) if window else None
-        return None
+        return self._sliding_window if self._kind(self._layer) == "sliding_attention" else None
 
     def _observe(
         self,
@@ -270,6 +268,10 @@ def _eager_of(module: torch.nn.Module) -> Callable[..., Any]:
         f"{type(module).__name__} has no eager attention of its own to call; choose another model.",
         code="no_attention_interface",
     )
+
+
+def _optional_int(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and value else None
 
 
 def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

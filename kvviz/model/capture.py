@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from kvviz.ledger import SlotLedger
 from kvviz.model.geometry import LayerGeometry
 from kvviz.model.paged_cache import PagedCache
 from kvviz.model.runner import StepCapture
+
+STORES: tuple[Literal["keys", "values"], ...] = ("keys", "values")
 
 
 class LiveFrames(FrameSource):
@@ -195,27 +198,19 @@ def _slots(block_table: Sequence[int | None], length: int, block_size: int) -> n
 
 def _norms(cache: PagedCache, slots: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Norms of the entries in `slots`, f16 [L, len(slots)]; 0 in layers that store none."""
-    norms = []
-    for store in (cache.keys, cache.values):
-        rows = [
-            torch.linalg.vector_norm(store[layer.index][slots], dim=-1, dtype=torch.float32)
-            if layer.cache != "none"
-            else torch.zeros(len(slots))
-            for layer in cache.geometry.layers
-        ]
-        norms.append(torch.stack(rows).to(torch.float16).numpy())
-    return norms[0], norms[1]
+    keys, values = (
+        torch.linalg.vector_norm(cache.gather(name, slots), dim=-1, dtype=torch.float32).to(torch.float16).numpy()
+        for name in STORES
+    )
+    return keys, values
 
 
 def _entries(cache: PagedCache, slots: Sequence[int]) -> dict[str, np.ndarray]:
     """K and V in `slots` as u8 [L, n, w] with f32 [L, n] scales; narrower layers padded with zero (128)."""
     at = torch.tensor(slots, dtype=torch.long)
     kept: dict[str, np.ndarray] = {}
-    for name, store in (("keys", cache.keys), ("values", cache.values)):
-        width = max(entries.shape[1] for entries in store.values())
-        rows = torch.zeros(len(cache.geometry.layers), len(slots), width)
-        for layer, entries in store.items():
-            rows[layer, :, : entries.shape[1]] = entries[at].float()
+    for name in STORES:
+        rows = cache.gather(name, at).float()
         scale = rows.abs().amax(-1) / 127
         quantised = (rows / scale.clamp_min(1e-30)[..., None]).round_() + 128
         kept[name] = quantised.to(torch.uint8).numpy()

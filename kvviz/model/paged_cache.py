@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
@@ -92,22 +92,39 @@ class PagedCache(Cache):
         )
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
+        self._stacked: dict[str, torch.Tensor | None] = {}
         self._carve()
         self._scratch: dict[tuple[str, int], torch.Tensor] = {}
 
     def _carve(self) -> None:
         at = 0
-        for store, shape_of in ((self.keys, "key_shape"), (self.values, "value_shape")):
+        for name, store, shape_of in (("keys", self.keys, "key_shape"), ("values", self.values, "value_shape")):
+            first = at
             for layer in self.geometry.stored_layers:
                 heads, dim = getattr(layer, shape_of)
                 size = self.num_slots * heads * dim
                 store[layer.index] = self._pool[at : at + size].view(self.num_slots, heads * dim)
                 at += size
+            alike = len({getattr(layer, shape_of) for layer in self.geometry.layers}) == 1
+            whole = self._pool[first:at]
+            self._stacked[name] = whole.view(len(store), self.num_slots, -1) if alike else None
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the pool, from the tensor itself."""
         return self._pool.numel() * self._pool.element_size()
+
+    def gather(self, name: Literal["keys", "values"], slots: torch.Tensor) -> torch.Tensor:
+        """What all layers hold in `slots`, [layers, len(slots), w]; narrower layers are padded with zeros."""
+        stacked = self._stacked[name]
+        if stacked is not None:
+            return stacked[:, slots]
+        store = self.keys if name == "keys" else self.values
+        width = max(entries.shape[1] for entries in store.values())
+        rows = self._pool.new_zeros(len(self.geometry.layers), len(slots), width)
+        for layer, entries in store.items():
+            rows[layer, :, : entries.shape[1]] = entries[slots]
+        return rows
 
     def begin(self, plan: StepPlan) -> None:
         """Set the plan of the next forward pass."""
