@@ -26,6 +26,8 @@ _OWN_OPTIONS = ("--help", "-h", "--version", "--install-completion", "--show-com
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+#: On so many cores or fewer a browser beside the model leaves none idle.
+FEW_CORES = 4
 
 app = typer.Typer(
     help="Watch the KV cache of a real language model, step by step.",
@@ -228,10 +230,6 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OWN_OPTIONS):
         return ["serve", *arguments]
     return list(arguments)
-
-
-#: On so many cores or fewer a browser beside the model leaves none idle.
-FEW_CORES = 4
 
 
 def main() -> None:

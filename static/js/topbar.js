@@ -128,17 +128,14 @@ export class TopBar {
       const text = [];
       if (bad.expected && bad.expected !== bad.computed) text.push(fill(topbar.proofWrong, { step, expected: bad.expected, computed: bad.computed }));
       if (bad.broken) text.push(fill(topbar.proofBroken, { what: bad.broken }));
-      this.badgeKey = '';
-    this.proof = { wrong: true, text };
+      this.proof = { wrong: true, text };
     } else if (world.check) {
       this.#word(fill(topbar.verifiedLong, { step }), fill(topbar.verified, { step }));
-      this.badgeKey = '';
-    this.proof = { wrong: false, text: [fill(topbar.proofOk, { step, expected: world.check.expected, computed: world.check.computed, blocks: count(world.numBlocks) })] };
+      this.proof = { wrong: false, text: [fill(topbar.proofOk, { step, expected: world.check.expected, computed: world.check.computed, blocks: count(world.numBlocks) })] };
       if (world.numUnknown > 0) this.proof.text.push(fill(topbar.proofUnknown, { n: world.numUnknown }));
     } else {
       this.#word(topbar.unverified, '');
-      this.badgeKey = '';
-    this.proof = { wrong: false, text: [topbar.proofNone] };
+      this.proof = { wrong: false, text: [topbar.proofNone] };
     }
     this.state.title = this.proof.text.join(' ');
   }

@@ -129,7 +129,7 @@ export class CacheFrame {
     const chips = chipsOf(picture, entries, edges, progress, history, ctx.ui.shown);
     const context = this.stack.clear('grid');
     drawChips(context, ctx.palette, space, chips);
-    drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), ctx.ui.projector ? edges.right : space.width - 4); // on a projector the query's words reach down here
+    drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), edges.right); // right of the columns stand the query's words
     const { request } = picture;
     if (!space.phone && request) drawTokens(context, ctx.palette, space, edges, (p) => (p < request.tokens.length ? tokenName(request.pieces[p], p) : ''));
   }
