@@ -207,14 +207,14 @@ export class Drawer {
       await this.ctx.send({ command: 'set_rate', steps_per_second: this.actions.fullSpeed ? null : this.ctx.timeline.speed });
       await this.ctx.send({ command: 'play' });
     } catch (error) {
-      this.#failed(/** @type {Error} */ (error), prompts, request);
+      this.#failed(/** @type {Error} */ (error), prompts, request, continues !== null);
     } finally {
       this.busy = false;
     }
   }
 
-  /** @param {Error} error @param {string[]} prompts @param {Record<string, any>} request */
-  #failed(error, prompts, request) {
+  /** @param {Error} error @param {string[]} prompts @param {Record<string, any>} request @param {boolean} continued */
+  #failed(error, prompts, request, continued) {
     this.ctx.ui.set({ drawerOpen: true });
     if (error instanceof CommandError && error.code === 'never_fits' && error.details.num_blocks_needed) {
       const needed = Number(error.details.num_blocks_needed);
@@ -224,7 +224,7 @@ export class Drawer {
         this.#settingsChanged();
         void this.#go({ ...this.#config(), num_blocks: needed }, prompts, request, null);
       } } }, fill(text.grow, { n: count(needed) }));
-      this.#say(arithmetic, true, grow);
+      this.#say(continued ? `${arithmetic} ${text.growForgets}` : arithmetic, true, grow);
       return;
     }
     this.#say(error.message, true);
@@ -310,7 +310,7 @@ export class Drawer {
     this.continueButton.disabled = !listens || last === null || running !== null;
     this.cancelButton.hidden = !running;
     setText(this.cancelButton, fill(text.cancel, { letter: running?.letter ?? '' }));
-    if (listens) replace(this.notice);
+    if (listens) replace(this.notice, running && h('p', { class: 'hint' }, fill(text.continueLater, { letter: running.letter })));
     else if (live !== null) replace(this.notice, h('p', {}, text.isRecording), h('button', { type: 'button', class: 'primary', on: { click: () => this.openSession(null) } }, text.goLive));
     else replace(this.notice, h('p', {}, status?.model.state === 'failed' ? fill(text.notReady, { state: status.model.message ?? status.model.state }) : status?.model.state === 'none' || !status ? text.isRecording : text.waitingLoad));
   }
