@@ -71,7 +71,7 @@ def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
     def talk(*, prefix_cache: bool) -> list[list[int]]:
         config = EngineConfig(num_blocks=16, prefix_cache=prefix_cache)
         session = ModelSession(observed, default_model.tokenizer, config, measure_misses=False)
-        first = session.add_prompt("Name one planet.", max_new_tokens=12)
+        first = session.add_prompt("Tell me about one planet.", max_new_tokens=24)
         session.run()
         session.add_prompt("And one more.", max_new_tokens=12, continues=first)
         session.run()
