@@ -85,7 +85,7 @@ export class Address {
 
   #write() {
     const { ui, timeline, log } = this;
-    if (this.opening) return;
+    if (this.opening || this.logId === null) return;
     const query = new URLSearchParams(location.search);
     ui.save(query);
     const still = !timeline.moving && !timeline.pinned;

@@ -23,6 +23,8 @@ export class Takeover {
     this.liveSession = null;
     /** Only a page that was opened without naming a session changes it by itself. */
     this.automatic = false;
+    /** The link named a moment. Read before anything writes the address. */
+    this.linked = new URLSearchParams(location.search).has('step');
     this.touchedAt = -Infinity;
     this.started = false;
     /** Where the cursor was when it was last looked at: a step has ended when it differs. */
@@ -38,7 +40,7 @@ export class Takeover {
   begun(kind) {
     if (!this.started) {
       this.started = true;
-      this.automatic = kind === 'recording' && this.transport.session === null && !new URLSearchParams(location.search).has('step');
+      this.automatic = kind === 'recording' && this.transport.session === null && !this.linked;
     } else if (kind === 'live' || this.transport.session !== null) {
       this.automatic = false;
     }
