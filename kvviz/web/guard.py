@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,7 +73,7 @@ class Guard:
             refusal = self._refusal(scope)
             if refusal is not None:
                 status, sentence = refusal
-                await PlainTextResponse(sentence + "\n", status)(scope, receive, send)
+                await PlainTextResponse(escape(sentence, quote=False) + "\n", status)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
