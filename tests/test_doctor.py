@@ -107,6 +107,7 @@ def test_incomplete_page_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_taken_port_is_no_problem() -> None:
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past connections do not hold the port
         try:
             taken.bind(("127.0.0.1", 8000))
             taken.listen()
