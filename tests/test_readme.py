@@ -43,7 +43,7 @@ def test_five_lines_make_a_recording_and_a_page(tmp_path: Path, monkeypatch: pyt
     served: list[Any] = []
     monkeypatch.setattr("kvviz.api.serve", lambda *arguments: served.append(arguments))
     monkeypatch.chdir(tmp_path)
-    assert len(PYTHON[0].splitlines()) == 5
+    assert sum(bool(line) for line in PYTHON[0].splitlines()) == 5
     names: dict[str, Any] = {}
     exec(PYTHON[0].replace("path/to/model", "model"), names)
     assert names["events"][0][2]["type"] == "request_added"
