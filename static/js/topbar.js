@@ -27,10 +27,11 @@ export class TopBar {
     this.stateWord = h('span', { class: 'state-word' });
     this.badgeSign = icon(PATHS.dash, 'icon badge-sign');
     this.badgeWord = h('span', { class: 'badge-word wide-only' });
+    this.badgeExtra = h('span', { class: 'badge-word badge-extra wide-only' });
     this.badgeShort = h('span', { class: 'badge-word narrow-only', 'aria-hidden': 'true' });
     this.state = h('button', {
       type: 'button', class: 'state-chip', id: 'proof', 'aria-haspopup': 'dialog', on: { click: () => this.#explain() },
-    }, h('span', { class: 'state-dot', 'aria-hidden': 'true' }), this.stateWord, h('span', { class: 'badge' }, this.badgeSign, this.badgeWord, this.badgeShort));
+    }, h('span', { class: 'state-dot', 'aria-hidden': 'true' }), this.stateWord, h('span', { class: 'badge' }, this.badgeSign, this.badgeWord, this.badgeExtra, this.badgeShort));
     this.help = h('button', {
       type: 'button', class: 'plain-button help-button', 'aria-label': topbar.help, title: topbar.help, 'aria-expanded': 'false', 'aria-controls': 'keys',
     }, '?');
@@ -130,7 +131,7 @@ export class TopBar {
       if (bad.broken) text.push(fill(topbar.proofBroken, { what: bad.broken }));
       this.proof = { wrong: true, text };
     } else if (world.check) {
-      this.#word(fill(topbar.verifiedLong, { step }), fill(topbar.verified, { step }));
+      this.#word(fill(topbar.verifiedLong, { step }), fill(topbar.verified, { step }), topbar.verifiedExtra);
       this.proof = { wrong: false, text: [fill(topbar.proofOk, { step, expected: world.check.expected, computed: world.check.computed, blocks: count(world.numBlocks) })] };
       if (world.numUnknown > 0) this.proof.text.push(fill(topbar.proofUnknown, { n: world.numUnknown }));
     } else {
@@ -140,9 +141,10 @@ export class TopBar {
     this.state.title = this.proof.text.join(' ');
   }
 
-  /** @param {string} long @param {string} short */
-  #word(long, short) {
+  /** @param {string} long @param {string} short @param {string} [extra] what follows `long` where there is room */
+  #word(long, short, extra = '') {
     setText(this.badgeWord, long);
+    setText(this.badgeExtra, extra);
     setText(this.badgeShort, short);
   }
 
