@@ -115,7 +115,8 @@ def test_the_pool_is_the_only_store(kind: str) -> None:
                 request = run.engine.scheduler.waiting[0]
                 run.engine.step()
                 if touch == "referenced":
-                    run.runner.cache.keys[layer][request.slots(20, 21)[0], 0] += 3.0
+                    block_id, offset = divmod(request.slots(20, 21)[0], 4)
+                    run.runner.cache.keys[layer][block_id, 0, offset, 0] += 3.0
                 elif touch == "free":
                     run.runner.cache.fill_block(next(iter(run.engine.pool.free)), float("nan"))
                 run.engine.step()

@@ -5,9 +5,10 @@ scaling and grouped heads stay the model's own. Registered in `AttentionInterfac
 transformers, so ours is the only one.
 
 One exact rewriting: when the model's eager attention is, byte for byte, the plain one (Llama's), a single query is
-answered without repeating KV heads, on the entries as they lie in the pool.
+answered without repeating KV heads.
 
-Dimension key: H query heads · h KV heads · g = H / h · n new tokens · T tokens read · d head dimension.
+Dimension key: H query heads · h KV heads · g = H / h · n new tokens · T tokens read by one sequence · P tokens read for
+all sequences · d head dimension.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class AttentionDoor:
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Attention of the step: query [1, H, n, d], key and value [1, h, ΣT, d] → [1, n, H, d]."""
+        """Attention of the step: query [1, H, n, d], key and value [1, h, P, d] → [1, n, H, d]."""
         cache = self._cache
         assert cache is not None, "begin() comes before a forward pass"
         if self.observing:
@@ -140,13 +141,13 @@ class AttentionDoor:
         window = self._window(kwargs)
         outputs: list[torch.Tensor] = []
         rows: list[torch.Tensor] = []
-        query_at = key_at = 0
+        query_at = 0
         for segment in cache.plan.segments:
             output, row = self._attend_one(
                 module,
                 query[:, :, query_at : query_at + segment.num_new],
-                key[:, :, key_at : key_at + segment.num_tokens],
-                value[:, :, key_at : key_at + segment.num_tokens],
+                key[:, :, segment.read_at : segment.read_at + segment.num_tokens],
+                value[:, :, segment.read_at : segment.read_at + segment.num_tokens],
                 segment,
                 window,
                 scaling,
@@ -155,7 +156,6 @@ class AttentionDoor:
             outputs.append(output)
             rows.append(row)
             query_at += segment.num_new
-            key_at += segment.num_tokens
         if self.capture_rows:
             self.capture.rows.append(rows)
             self.capture.queries.append(query[0])
@@ -247,8 +247,8 @@ def _single_query(
     num_kv_heads, num_tokens = key.shape[1], key.shape[2]
     first = max(0, num_tokens - window) if window else 0
     grouped = query.view(num_kv_heads, -1, query.shape[-1])  # [h, g, d]
-    scores = torch.bmm(grouped, key[0, :, first:].transpose(1, 2))  # [h, g, T]
-    scores *= scaling
+    keys = key[0, :, first:].transpose(1, 2)
+    scores = torch.baddbmm(key.new_zeros(1), grouped, keys, beta=0, alpha=scaling)  # [h, g, T]
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     weights = torch.softmax(scores, -1, dtype=wide).to(query.dtype)
     output = torch.bmm(weights, value[0, :, first:])  # [h, g, d]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,8 +17,6 @@ from kvviz.ledger import SlotLedger
 from kvviz.model.geometry import LayerGeometry
 from kvviz.model.paged_cache import PagedCache
 from kvviz.model.runner import StepCapture
-
-STORES: tuple[Literal["keys", "values"], ...] = ("keys", "values")
 
 
 class LiveFrames(FrameSource):
@@ -49,7 +46,8 @@ class LiveFrames(FrameSource):
         for index, segment in enumerate(taken.segments):
             num_new = len(segment.token_ids)
             rows = _stack([layer_rows[index] for layer_rows in taken.capture.rows])
-            rows = torch.nn.functional.pad(rows, (segment.length - rows.shape[-1], 0))
+            if rows.shape[-1] < segment.length:
+                rows = torch.nn.functional.pad(rows, (segment.length - rows.shape[-1], 0))
             scale = rows.amax(-1).clamp_min(0) / 255
             heads = (rows / scale.clamp_min(1e-30)[..., None]).round_().to(torch.uint8)
             slots = _slots(segment.block_table, segment.length, taken.cache.block_size)
@@ -96,9 +94,10 @@ class LiveFrames(FrameSource):
         """K and V [heads, dim] from the pool, if that write is still there."""
         slot = self.ledger.slot_of(request_id, position, write_seq)
         cache = self._cache()
-        geometry = self._stored(layer)
-        key = cache.keys[layer][slot].float().numpy().reshape(geometry.key_shape).copy()
-        value = cache.values[layer][slot].float().numpy().reshape(geometry.value_shape).copy()
+        self._stored(layer)
+        at = torch.tensor([slot])
+        key = cache.entries("keys", layer, at)[0].float().numpy().copy()
+        value = cache.entries("values", layer, at)[0].float().numpy().copy()
         self.ledger.slot_of(request_id, position, write_seq)  # still there after reading
         return key, value
 
@@ -149,8 +148,9 @@ class LiveFrames(FrameSource):
                 "Entries that this step read are gone from the pool.", code="gone", since_step=self.ledger.step
             )
         kv_head = head // (geometry.query_heads // geometry.key_shape[0])
-        keys = self._cache().keys[layer][torch.from_numpy(slots.astype(np.int64))].float().numpy()
-        keys = keys.reshape(len(slots), *geometry.key_shape)[:, kv_head]
+        keys = (
+            self._cache().entries("keys", layer, torch.from_numpy(slots.astype(np.int64)))[:, kv_head].float().numpy()
+        )
         return np.asarray(frame.queries[layer, head].astype(np.float32) @ keys.T)
 
     def _seen_by(self, frame: StepFrame, layer: int) -> np.ndarray:
@@ -199,8 +199,8 @@ def _slots(block_table: Sequence[int | None], length: int, block_size: int) -> n
 def _norms(cache: PagedCache, slots: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Norms of the entries in `slots`, f16 [L, len(slots)]; 0 in layers that store none."""
     keys, values = (
-        torch.linalg.vector_norm(cache.gather(name, slots), dim=-1, dtype=torch.float32).to(torch.float16).numpy()
-        for name in STORES
+        torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float32).to(torch.float16).numpy()
+        for rows in cache.gather(slots)
     )
     return keys, values
 
@@ -209,8 +209,8 @@ def _entries(cache: PagedCache, slots: Sequence[int]) -> dict[str, np.ndarray]:
     """K and V in `slots` as u8 [L, n, w] with f32 [L, n] scales; narrower layers padded with zero (128)."""
     at = torch.tensor(slots, dtype=torch.long)
     kept: dict[str, np.ndarray] = {}
-    for name in STORES:
-        rows = cache.gather(name, at).float()
+    for name, rows in zip(("keys", "values"), cache.gather(at), strict=True):
+        rows = rows.float()
         scale = rows.abs().amax(-1) / 127
         quantised = (rows / scale.clamp_min(1e-30)[..., None]).round_() + 128
         kept[name] = quantised.to(torch.uint8).numpy()

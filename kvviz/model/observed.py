@@ -150,7 +150,8 @@ class _ProbeCache(Cache):
 def _measure(door: AttentionDoor, token_ids: list[int]) -> ModelGeometry:
     """Geometry from one pass over a few tokens through both doors."""
     num_new = 2
-    plan = StepPlan(torch.arange(num_new), [SegmentPlan(0, num_new, 0, num_new, 0, None)])
+    nowhere = torch.zeros(num_new, dtype=torch.long)
+    plan = StepPlan(nowhere, nowhere, nowhere, [SegmentPlan(0, num_new, 0, num_new, 0)])
     probe = _ProbeCache(plan)
     door.begin(probe, capture_rows=False, observing=True)
     door.model(

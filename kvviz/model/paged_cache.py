@@ -1,18 +1,18 @@
 """The cache door: a transformers `Cache` whose entries live in one pool of blocks and nowhere else.
 
-Dimension key: S slots (blocks × block size) · n new tokens of all sequences of the step · T cached tokens of one
-sequence · h KV heads · d head dimension · w = h·d values of one entry.
+Dimension key: N blocks in the pool · B block size · n new tokens of all sequences of the step · T cached tokens of one
+sequence · P tokens read for all sequences, whole blocks · h KV heads · d head dimension · w = h·d values of one entry.
 
-A layer stores keys as [S, w] and values as [S, w'], token by token, so that a block is one stretch of memory, a run of
-adjacent blocks is a view, and blocks in any other order are gathered by copying whole blocks.
+A layer keeps its blocks as [N, h, B, d]: within a block each head's entries lie together, so that reading a table is
+one `index_select` of stretches of B·d values, which leaves every head's keys in one piece. K and V share a block, and
+the `index_select`, when their shapes are the same.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -24,57 +24,72 @@ from kvviz.model.geometry import ModelGeometry
 
 @dataclass(slots=True)
 class SegmentPlan:
-    """Where one sequence of the step reads: blocks from `first_block` of its table on, cut to `num_tokens` entries.
-
-    `read_start` is the position of the first entry read (later ones only when blocks out of the window are gone).
-    `run` is the first slot when the blocks lie side by side, else `blocks` [number of blocks] lists them.
+    """What one sequence of the step reads: `num_tokens` entries from position `read_start` on (later than 0 only when
+    blocks out of the window are gone), at `read_at` … among all that the step reads. Its new tokens begin at `start`.
     """
 
     start: int
     num_new: int
     read_start: int
     num_tokens: int
-    run: int | None
-    blocks: torch.Tensor | None
+    read_at: int
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """Slots of all new tokens [n], the slot itself when there is but one, and the reading plan of each sequence."""
+    """Blocks [n] and offsets in them [n] of all new tokens, all blocks read [P / B], and each sequence's part."""
 
-    write: torch.Tensor
+    write_blocks: torch.Tensor
+    write_offsets: torch.Tensor
+    read_blocks: torch.Tensor
     segments: list[SegmentPlan]
-    only_slot: int | None = None
+    only: tuple[int, int] | None = None  # block and offset, when one token is new
+    _stretches: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, segments: Sequence[Segment], block_size: int) -> StepPlan:
         """Plan for the segments of a step."""
         slots = [slot for segment in segments for slot in segment.slots]
-        only_slot = slots[0] if len(slots) == 1 else None
+        written = torch.tensor(slots, dtype=torch.long)
+        plans: list[SegmentPlan] = []
+        blocks: list[int] = []
+        for segment in segments:
+            table = segment.block_table[: -(-segment.length // block_size)]
+            first = next(index for index, block_id in enumerate(table) if block_id is not None)
+            start = first * block_size
+            plans.append(
+                SegmentPlan(
+                    start=segment.start,
+                    num_new=len(segment.token_ids),
+                    read_start=start,
+                    num_tokens=segment.length - start,
+                    read_at=len(blocks) * block_size,
+                )
+            )
+            blocks += [block_id for block_id in table[first:] if block_id is not None]
         return cls(
-            torch.tensor(slots, dtype=torch.long), [_plan(segment, block_size) for segment in segments], only_slot
+            write_blocks=written // block_size,
+            write_offsets=written % block_size,
+            read_blocks=torch.tensor(blocks, dtype=torch.long),
+            segments=plans,
+            only=divmod(slots[0], block_size) if len(slots) == 1 else None,
         )
 
-
-def _plan(segment: Segment, block_size: int) -> SegmentPlan:
-    table = segment.block_table[: -(-segment.length // block_size)]
-    first = next(index for index, block_id in enumerate(table) if block_id is not None)
-    blocks = [block_id for block_id in table[first:] if block_id is not None]
-    adjacent = all(after == before + 1 for before, after in pairwise(blocks))
-    return SegmentPlan(
-        start=segment.start,
-        num_new=len(segment.token_ids),
-        read_start=first * block_size,
-        num_tokens=segment.length - first * block_size,
-        run=blocks[0] * block_size if adjacent else None,
-        blocks=None if adjacent else torch.tensor(blocks, dtype=torch.long),
-    )
+    def stretches(self, num_heads: int) -> torch.Tensor:
+        """Where the blocks read lie in a layer seen as [N × heads, B × d], head by head: [heads × P / B]."""
+        found = self._stretches.get(num_heads)
+        if found is None:
+            found = (self.read_blocks * num_heads + torch.arange(num_heads)[:, None]).flatten()
+            self._stretches[num_heads] = found
+        return found
 
 
 class PagedCache(Cache):
     """Pool of `num_blocks` × `block_size` slots, allocated once. `plan` must be set before each forward pass.
 
-    `update` writes the new entries and returns those of all sequences laid end to end, [1, h, ΣT, d] each.
+    `update` writes the new entries and returns those of all sequences, [1, h, P, d] each; where a sequence's are is in
+    its plan. Between them lies whatever the last block of a table has beyond its last entry; one sequence alone is cut
+    to its T entries. `keys[layer]` and `values[layer]` are views of the pool, [N, h, B, d].
     """
 
     def __init__(
@@ -82,49 +97,46 @@ class PagedCache(Cache):
     ) -> None:
         super().__init__(layer_class_to_replicate=DynamicLayer)
         self.block_size = block_size
-        self.num_slots = num_blocks * block_size
+        self.num_blocks = num_blocks
         self.geometry = geometry
-        self.plan = StepPlan(torch.empty(0, dtype=torch.long), [])
+        self.plan = StepPlan.of([], block_size)
         self.written_layers: list[int] = []
         self.written_ns: list[int] = []
         self._pool = torch.zeros(
-            self.num_slots * geometry.bytes_per_token // dtype.itemsize, dtype=dtype, device=device
+            num_blocks * block_size * geometry.bytes_per_token // dtype.itemsize, dtype=dtype, device=device
         )
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
-        self._stacked: dict[str, torch.Tensor | None] = {}
-        self._carve()
-        self._scratch: dict[tuple[str, int], torch.Tensor] = {}
+        self._stores: dict[int, list[torch.Tensor]] = {}  # what a layer reads at once: K and V together, or each
+        self._scratch: dict[tuple[int, int, int], torch.Tensor] = {}
+        self._whole = self._carve()
 
-    def _carve(self) -> None:
+    def _carve(self) -> torch.Tensor | None:
+        """Give each layer its part of the pool. When all layers are alike: the pool as [layers, N, heads, B, d]."""
+        num_slots = self.num_blocks * self.block_size
         at = 0
-        for name, store, shape_of in (("keys", self.keys, "key_shape"), ("values", self.values, "value_shape")):
-            first = at
-            for layer in self.geometry.stored_layers:
-                heads, dim = getattr(layer, shape_of)
-                size = self.num_slots * heads * dim
-                store[layer.index] = self._pool[at : at + size].view(self.num_slots, heads * dim)
+        for layer in self.geometry.stored_layers:
+            (key_heads, key_dim), value_heads = layer.key_shape, layer.value_shape[0]
+            together = layer.key_shape == layer.value_shape
+            shapes = [(key_heads + value_heads, key_dim)] if together else [layer.key_shape, layer.value_shape]
+            stores = []
+            for heads, dim in shapes:
+                size = num_slots * heads * dim
+                stores.append(self._pool[at : at + size].view(self.num_blocks, heads, self.block_size, dim))
                 at += size
-            alike = len({getattr(layer, shape_of) for layer in self.geometry.layers}) == 1
-            whole = self._pool[first:at]
-            self._stacked[name] = whole.view(len(store), self.num_slots, -1) if alike else None
+            self._stores[layer.index] = stores
+            self.keys[layer.index] = stores[0][:, :key_heads]
+            self.values[layer.index] = stores[-1][:, -value_heads:]
+        shapes_of_layers = {(layer.key_shape, layer.value_shape) for layer in self.geometry.layers}
+        (key_heads, dim), value_shape = self.geometry.layers[0].key_shape, self.geometry.layers[0].value_shape
+        if len(shapes_of_layers) > 1 or value_shape != (key_heads, dim):
+            return None
+        return self._pool.view(len(self.geometry.layers), self.num_blocks, 2 * key_heads, self.block_size, dim)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the pool, from the tensor itself."""
         return self._pool.numel() * self._pool.element_size()
-
-    def gather(self, name: Literal["keys", "values"], slots: torch.Tensor) -> torch.Tensor:
-        """What all layers hold in `slots`, [layers, len(slots), w]; narrower layers are padded with zeros."""
-        stacked = self._stacked[name]
-        if stacked is not None:
-            return stacked[:, slots]
-        store = self.keys if name == "keys" else self.values
-        width = max(entries.shape[1] for entries in store.values())
-        rows = self._pool.new_zeros(len(self.geometry.layers), len(slots), width)
-        for layer, entries in store.items():
-            rows[layer, :, : entries.shape[1]] = entries[slots]
-        return rows
 
     def begin(self, plan: StepPlan) -> None:
         """Set the plan of the next forward pass."""
@@ -134,48 +146,67 @@ class PagedCache(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write [1, h, n, d] keys and values of a layer, return [1, h, ΣT, d] of all that is cached for the step."""
-        keys = self._exchange("keys", self.keys[layer_idx], key_states)
-        values = self._exchange("values", self.values[layer_idx], value_states)
+        """Write [1, h, n, d] keys and values of a layer, return [1, h, P, d] of all that is cached for the step."""
+        self._write(self.keys[layer_idx], key_states[0])
+        self._write(self.values[layer_idx], value_states[0])
+        read = [self._read(store, which) for which, store in enumerate(self._stores[layer_idx])]
+        num_kv_heads = key_states.shape[1]
+        keys, values = read if len(read) == 2 else (read[0][:num_kv_heads], read[0][num_kv_heads:])
         self.written_layers.append(layer_idx)
         self.written_ns.append(time.perf_counter_ns())
-        return keys, values
+        return keys[None], values[None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: positions are always given explicitly."""
         return 0
 
+    def entries(self, name: Literal["keys", "values"], layer: int, slots: torch.Tensor) -> torch.Tensor:
+        """What a layer holds in `slots`, [len(slots), h, d]."""
+        store = self.keys[layer] if name == "keys" else self.values[layer]
+        return store[slots // self.block_size, :, slots % self.block_size]
+
+    def gather(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of all layers in `slots`, [layers, len(slots), w] each; narrower layers padded with zeros."""
+        if self._whole is not None:
+            found = self._whole[:, slots // self.block_size, :, slots % self.block_size].transpose(0, 1)
+            num_kv_heads = found.shape[2] // 2
+            return found[:, :, :num_kv_heads].flatten(2), found[:, :, num_kv_heads:].flatten(2)
+        return self._gather_each("keys", slots), self._gather_each("values", slots)
+
+    def _gather_each(self, name: Literal["keys", "values"], slots: torch.Tensor) -> torch.Tensor:
+        stored = self.geometry.stored_layers
+        parts = {layer.index: self.entries(name, layer.index, slots).flatten(1) for layer in stored}
+        rows = self._pool.new_zeros(
+            len(self.geometry.layers), len(slots), max(part.shape[1] for part in parts.values())
+        )
+        for layer, part in parts.items():
+            rows[layer, :, : part.shape[1]] = part
+        return rows
+
     def fill_block(self, block_id: int, value: float) -> None:
         """Overwrite every entry of a block in every layer; what a test does to prove that nobody reads it."""
-        rows = slice(block_id * self.block_size, (block_id + 1) * self.block_size)
-        for store in (self.keys, self.values):
-            for entries in store.values():
-                entries[rows] = value
+        for stores in self._stores.values():
+            for store in stores:
+                store[block_id] = value
 
-    def _exchange(self, name: str, entries: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        _, heads, num_new, dim = new.shape
-        rows = new[0].transpose(0, 1).reshape(num_new, heads * dim)
-        if self.plan.only_slot is not None:
-            entries[self.plan.only_slot] = rows[0]
+    def _write(self, store: torch.Tensor, new: torch.Tensor) -> None:
+        """Put [h, n, d] into the slots of the step."""
+        if self.plan.only is not None:
+            block_id, offset = self.plan.only
+            store[block_id, :, offset] = new[:, 0]
         else:
-            entries.index_copy_(0, self.plan.write, rows)
-        parts = [self._read(name, entries, segment) for segment in self.plan.segments]
-        read = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return read.view(-1, heads, dim).transpose(0, 1)[None]
+            store[self.plan.write_blocks, :, self.plan.write_offsets] = new.transpose(0, 1)
 
-    def _read(self, name: str, entries: torch.Tensor, segment: SegmentPlan) -> torch.Tensor:
-        """Entries of one sequence, [T, w]: a view when its blocks lie side by side, else gathered into scratch."""
-        if segment.run is not None:
-            return entries[segment.run : segment.run + segment.num_tokens]
-        assert segment.blocks is not None
-        width = entries.shape[1]
-        blocks = entries.view(-1, self.block_size * width)
-        if len(self.plan.segments) > 1:
-            return blocks.index_select(0, segment.blocks).view(-1, width)[: segment.num_tokens]
-        size = len(segment.blocks) * self.block_size * width
-        scratch = self._scratch.get((name, width))
-        if scratch is None or scratch.numel() < size:
-            scratch = self._scratch[name, width] = torch.empty(self.num_slots * width, dtype=entries.dtype)
-        gathered = scratch[:size].view(len(segment.blocks), self.block_size * width)
-        torch.index_select(blocks, 0, segment.blocks, out=gathered)
-        return gathered.view(-1, width)[: segment.num_tokens]
+    def _read(self, store: torch.Tensor, which: int) -> torch.Tensor:
+        """All blocks of the step, head by head, in scratch: [heads, P, d]."""
+        plan = self.plan
+        _, heads, block_size, dim = store.shape
+        stretches = plan.stretches(heads)
+        scratch = self._scratch.get((which, heads, dim))
+        if scratch is None or scratch.shape[0] < len(stretches):
+            num_stretches = max(len(stretches), heads * self.num_blocks)
+            scratch = self._scratch[which, heads, dim] = store.new_empty(num_stretches, block_size * dim)
+        read = scratch[: len(stretches)]
+        torch.index_select(store.view(-1, block_size * dim), 0, stretches, out=read)
+        entries = read.view(heads, -1, dim)
+        return entries[:, : plan.segments[0].num_tokens] if len(plan.segments) == 1 else entries
