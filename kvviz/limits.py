@@ -10,7 +10,8 @@ class Limits:
     """Every limit of a server, by name. Sizes are bytes, times seconds.
 
     A live session that nobody has watched for `idle_s` is closed (the default one is only paused); one that nobody has
-    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket.
+    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket. A page that
+    misses more than `leap_records` records fetches them over HTTP, at most `fetch_records` at a time.
     """
 
     max_live_sessions: int = 3
@@ -26,3 +27,5 @@ class Limits:
     max_message_bytes: int = 2**20
     max_pending_commands: int = 64
     batch_records: int = 1_000
+    leap_records: int = 4_000
+    fetch_records: int = 20_000

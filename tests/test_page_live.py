@@ -14,12 +14,13 @@ from typing import Any
 import orjson
 import pytest
 
+from kvviz.limits import Limits
 from kvviz.recording import write_recording
 from kvviz.server import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.page_logs import make_log
 from tests.page_model import page_load
-from tests.running import Running, running
+from tests.running import Running, running, wait_for
 
 STATE = """() => {
   const {timeline, log, ui} = kvviz.ctx;
@@ -271,6 +272,34 @@ def test_a_past_entry_whose_slot_was_written_again_is_gone(view: View) -> None:
         "kvviz.ctx.timeline.pin(); kvviz.ctx.ui.clear();"
         "kvviz.ctx.ui.pin({kind: 'entry', request: 2, position: 0, layer: 2})"
     )
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_long_history_is_fetched_or_else_comes_over_the_socket(browser: Any, recordings: Path, works: bool) -> None:
+    """Both ways give every record once, in order, and the same last world."""
+    limits = Limits(leap_records=10, fetch_records=25)
+    with running(ServerConfig(recordings_dir=recordings, limits=limits)) as server:
+        page = browser.new_page()
+        watched = Watched(page, server.url.split("/")[2])
+        asked: list[str] = []
+
+        def answer(route: Any) -> None:
+            asked.append(route.request.url)
+            route.continue_() if works or len(asked) < 2 else route.fulfill(status=503, body="busy")
+
+        page.route("**/records?*", answer)
+        page.goto(server.url)
+        wait_for(lambda: page.evaluate("() => kvviz.ctx.log.lastSeq >= 0 && !kvviz.ctx.log.isLoading"))
+        seqs, wrong = page.evaluate(
+            "() => [kvviz.ctx.log.records.map((record) => record[0]), kvviz.ctx.timeline.keyframes.wrong]"
+        )
+        assert seqs == list(range(len(seqs)))
+        assert len(seqs) > 50
+        assert wrong is None
+        assert len(asked) == (-(-len(seqs) // 25) if works else 2)
+        if works:
+            assert watched.errors == []
+        page.close()
 
 
 def test_an_altered_event_turns_the_badge_red(browser: Any, replay: Running) -> None:

@@ -11,6 +11,7 @@ import time
 import weakref
 from typing import Any
 
+import httpx
 import pytest
 from fake_model import NUM_LAYERS, fake_load
 from running import Running, Socket, running, wait_for
@@ -168,6 +169,44 @@ def test_a_client_that_fell_behind_the_fold_gets_a_new_hello() -> None:
         expected = slow.hellos[-1]["first_seq"]
         tail = [record[0] for record in slow.records if record[0] >= expected][-(log.head_seq - expected + 1) :]
         assert tail == list(range(expected, log.head_seq + 1))
+
+
+def test_a_long_history_is_left_to_be_fetched() -> None:
+    """With `fetch=1` the socket goes on behind the head, and what it left out comes over HTTP, answer by answer."""
+    limits = Limits(leap_records=20, fetch_records=30)
+    with running(ServerConfig(limits=limits), fake_load()) as server, server.connect() as driver:
+        driver.do("step", count=20)
+        log = server.app.state.sessions._sessions["live"].source.run.log
+        with server.connect("?fetch=1") as socket:
+            hello = socket.until_type("hello")
+            assert hello["fetch"]
+            assert hello["head_seq"] == log.head_seq > 60
+            driver.do("step", count=1)
+            socket.until_seq(log.head_seq)
+            assert socket.records[0][0] == hello["head_seq"] + 1
+            fetched: list[Any] = []
+            while not fetched or fetched[-1][0] < hello["head_seq"]:
+                after = fetched[-1][0] if fetched else -1
+                query = {"log": hello["log_id"], "after": after}
+                answer = httpx.get(f"{server.url}/api/sessions/live/records", params=query).json()
+                assert len(answer) <= limits.fetch_records
+                fetched += answer
+            assert (fetched + socket.records)[: log.head_seq + 1] == log.records()
+        with server.connect() as socket:
+            assert not socket.until_type("hello")["fetch"]
+        with server.connect(f"?fetch=1&after={log.head_seq - 20}&log={log.log_id}") as socket:
+            assert not socket.until_type("hello")["fetch"]
+        other = httpx.get(f"{server.url}/api/sessions/live/records", params={"log": "another"})
+        assert (other.status_code, other.json()["code"]) == (404, "no_such_log")
+
+
+def test_a_fetch_of_folded_records_says_that_they_are_gone() -> None:
+    with running(ServerConfig(), fake_load(max_records=50)) as server, server.connect() as driver:
+        driver.do("step", count=30)
+        log = server.app.state.sessions._sessions["live"].source.run.log
+        assert log.first_seq > 0
+        gone = httpx.get(f"{server.url}/api/sessions/live/records", params={"log": log.log_id})
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone")
 
 
 def test_start_begins_a_new_log_on_the_open_socket(server: Running) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP API of docs/wire.md: status, recordings, and frames by range."""
+"""The HTTP API of docs/wire.md: status, recordings, and records and frames by range."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def api_routes(sessions: Sessions) -> APIRouter:
     """All routes under `api/`."""
     router = APIRouter(prefix="/api")
     _add_recordings(router, sessions)
+    _add_records(router, sessions)
     _add_frames(router, sessions)
 
     @router.get("/status")
@@ -66,6 +67,18 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
             headers=NO_STORE,
             background=BackgroundTask(spare.unlink, missing_ok=True),
         )
+
+
+def _add_records(router: APIRouter, sessions: Sessions) -> None:
+    @router.get("/sessions/{session_id}/records")
+    async def records(session_id: str, log: str, after: Annotated[int, Query(ge=-1, le=MAX_ID)] = -1) -> Response:
+        run = (await _session(sessions, session_id)).source.run
+        if log != run.log.log_id:
+            raise MissingError("The session has begun another log since; connect again.", code="no_such_log")
+        encoded = run.log.encoded(after, sessions.limits.fetch_records)
+        if encoded and not encoded[0].startswith(b"[%d," % (after + 1)):
+            raise MissingError(f"The log no longer has record {after + 1}; connect again.", code="gone")
+        return Response(b"[" + b",".join(encoded) + b"]", headers=NO_STORE, media_type="application/json")
 
 
 def _add_frames(router: APIRouter, sessions: Sessions) -> None:

@@ -155,7 +155,7 @@ class Client:
         source = self._session.source
         run = source.run
         if run.log is not self._cursor.log:
-            self._cursor = Cursor(self._session, run)
+            self._cursor = Cursor(self._session, run, leap=self._cursor.leap)
             self._pushed_step = 0
             await self._send(await self._cursor.hello())
         # What is said after the records is looked at before them, so it is never ahead of them.

@@ -14,11 +14,17 @@ class Cursor:
 
     There is no queue: a slow client is a cursor that lags. When the log has folded what the cursor still needed, the
     client gets a new `hello` with the checkpoint, and goes on from there. A cursor does not hold the run's frames.
+
+    `leap`: when more records than this are missing, the client fetches them itself and the cursor goes to the head at
+    once. None: never.
     """
 
-    def __init__(self, session: Session, run: Run, after: int = -1, log_id: str | None = None) -> None:
+    def __init__(
+        self, session: Session, run: Run, after: int = -1, log_id: str | None = None, *, leap: int | None = None
+    ) -> None:
         self.log = run.log
         self.seq = after
+        self.leap = leap
         self._header = run.header
         self._session = session
         if (log_id is not None and log_id != run.log.log_id) or after > run.log.head_seq or after < -1:
@@ -31,6 +37,10 @@ class Cursor:
         if self.seq + 1 < first_seq:  # the log's own thread folds, so ask there for a whole one
             first_seq, checkpoint = await self._session.between_steps(lambda: (log.first_seq, log.checkpoint()))
             self.seq = first_seq - 1
+        head_seq = log.head_seq
+        leaps = self.leap is not None and head_seq - self.seq > self.leap
+        if leaps:
+            self.seq = head_seq
         return {
             "type": "hello",
             "session_id": self._session.session_id,
@@ -38,7 +48,8 @@ class Cursor:
             "log_id": log.log_id,
             "header": self._header,
             "first_seq": first_seq,
-            "head_seq": log.head_seq,
+            "head_seq": head_seq,
+            "fetch": leaps,
             "checkpoint": checkpoint,
         }
 

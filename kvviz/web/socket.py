@@ -33,7 +33,8 @@ async def serve_websocket(websocket: WebSocket, sessions: Sessions) -> None:
         query = websocket.query_params
         after = _parse_after(query.get("after"))
         session = await _find_or_wait(websocket, sessions, query.get("session") or None)
-        cursor = Cursor(session, session.source.run, after, query.get("log"))
+        leap = sessions.limits.leap_records if query.get("fetch") == "1" else None
+        cursor = Cursor(session, session.source.run, after, query.get("log"), leap=leap)
         await Client(websocket, sessions, session, cursor).serve()
     except KvvizError as error:
         await refuse(websocket, error)

@@ -60,6 +60,11 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Set an attribute only when it differs. @param {Element} element @param {string} name @param {string} value */
+export function setAttribute(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
 /** @param {string} id @returns {HTMLElement} */
 export function byId(id) {
   const element = document.getElementById(id);

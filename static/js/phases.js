@@ -14,6 +14,8 @@ const RARE_MS = 900;
 const CALM_MS = 250;
 /** Share of a decode layer's time in which its entry is written; the rest is the query reading the row. */
 export const WRITE_SHARE = 0.3;
+/** From this speed on layers are not shown one after the other, so that nothing wide flickers. */
+export const CUT_SPEED = 4;
 
 /** @type {WeakMap<StepInfo, Phases>} */
 const known = new WeakMap();

@@ -1,6 +1,6 @@
 /** The timeline: one tick per step, marks for rare events, the cursor. Drag anywhere. */
 import { h, icon, PATHS, replace, setText } from './dom.js';
-import { layerAt } from './phases.js';
+import { CUT_SPEED, layerAt } from './phases.js';
 import { fill } from './text.js';
 import { SPEEDS } from './timeline.js';
 
@@ -176,7 +176,8 @@ export class Scrubber {
     const shift = `translateX(${(at * this.tick).toFixed(1)}px)`;
     this.cursor.style.transform = shift;
     this.veil.style.transform = shift;
-    const layer = layerAt(scene.step, scene.progress)?.layer;
+    const cut = timeline.moving && timeline.speed >= CUT_SPEED;
+    const layer = cut ? undefined : layerAt(scene.step, scene.progress)?.layer;
     const step = scene.step ? scene.step.step : scene.position;
     const key = `${step}:${layer}:${head}:${timeline.outrun}`;
     if (key === this.whereKey) return;

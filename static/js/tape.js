@@ -289,7 +289,8 @@ export class Tape {
     for (let position = start; position < end; position++) {
       const chip = this.chips.get(position) ?? this.#chip(request, position);
       const isWork = position >= work.from && position < work.to;
-      chip.className = `chip${position < request.promptLength ? '' : ' chip-made'}${position >= stored && !isWork ? ' chip-pending' : ''}${isWork ? (work.decode ? ' chip-now' : ' chip-work') : ''}`;
+      const looks = `chip${position < request.promptLength ? '' : ' chip-made'}${position >= stored && !isWork ? ' chip-pending' : ''}${isWork ? (work.decode ? ' chip-now' : ' chip-work') : ''}`;
+      if (chip.className !== looks) chip.className = looks;
       const label = /** @type {HTMLElement} */ (chip.lastElementChild);
       setText(label, position % 5 === 0 || position === end - 1 ? String(position) : '');
       label.classList.toggle('chip-tenth', position % 10 === 0 || position === end - 1);

@@ -1,6 +1,7 @@
 /**
  * The websocket: one cursor on a log. It reconnects with `after` the last record that is here, so nothing is lost or
- * repeated; commands are answered by `ack` or `error`.
+ * repeated; commands are answered by `ack` or `error`. A long history is fetched over HTTP, which browsers read several
+ * times faster than a websocket; what the socket brings meanwhile waits.
  */
 import { emitter } from './emitter.js';
 
@@ -44,6 +45,10 @@ export class Transport {
     this.timer = 0;
     this.watchdog = 0;
     this.nextId = 1;
+    /** Records that came while a history was being fetched; null when none is. @type {import('./events.d.ts').EventRecord[]|null} */
+    this.waiting = null;
+    /** Does HTTP work for histories? */
+    this.mayFetch = true;
     /** @type {Map<number, {resolve: (value: any) => void, reject: (reason: Error) => void}>} */
     this.pending = new Map();
     this.changes = emitter();
@@ -59,6 +64,7 @@ export class Transport {
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     url.search = '';
     url.hash = '';
+    if (this.mayFetch) url.searchParams.set('fetch', '1');
     const wanted = session ?? (this.log.sessionId || null);
     if (session !== null) url.searchParams.set('session', session);
     if (!other && this.log.logId && wanted === this.log.sessionId) {
@@ -68,6 +74,7 @@ export class Transport {
     }
     const socket = new WebSocket(url);
     socket.binaryType = 'arraybuffer';
+    this.waiting = null;
     this.socket = socket;
     socket.onmessage = (message) => this.#receive(socket, message.data);
     socket.onclose = (event) => this.#closed(socket, event);
@@ -77,6 +84,7 @@ export class Transport {
   #close() {
     const { socket } = this;
     this.socket = null;
+    this.waiting = null;
     if (!socket) return;
     socket.onmessage = null;
     socket.onclose = null;
@@ -93,6 +101,7 @@ export class Transport {
   #closed(socket, event) {
     if (socket !== this.socket) return;
     this.socket = null;
+    this.waiting = null;
     clearTimeout(this.watchdog);
     this.#rejectAll();
     this.#setState('lost');
@@ -155,10 +164,53 @@ export class Transport {
     this.everOpen = true;
     this.#setState('open');
     this.changes.emit('hello', hello);
+    this.waiting = null;
+    if (hello.fetch) void this.#fetchHistory(hello);
+  }
+
+  /** Records up to the head that `hello` named, answer by answer; the next is under way while one is folded.
+   * @param {{session_id: string, log_id: string, head_seq: number}} hello */
+  async #fetchHistory(hello) {
+    const { log } = this;
+    /** @type {import('./events.d.ts').EventRecord[]} */
+    const waiting = [];
+    this.waiting = waiting;
+    /** @param {number} after @returns {Promise<import('./events.d.ts').EventRecord[]>} */
+    const ask = async (after) => {
+      const query = new URLSearchParams({ log: hello.log_id, after: String(after) });
+      const response = await fetch(`api/sessions/${encodeURIComponent(hello.session_id)}/records?${query}`);
+      if (!response.ok) throw new Error(`${response.status}`);
+      return response.json();
+    };
+    try {
+      let answer = ask(log.lastSeq);
+      while (log.lastSeq < hello.head_seq) {
+        const records = await answer;
+        if (this.waiting !== waiting) return;
+        if (records.length === 0) throw new Error('no records');
+        const last = records[records.length - 1][0];
+        if (last < hello.head_seq) {
+          answer = ask(last);
+          answer.catch(() => undefined);
+        }
+        log.append(records);
+      }
+    } catch {
+      if (this.waiting !== waiting) return;
+      this.mayFetch = false;
+      this.connect();
+      return;
+    }
+    this.waiting = null;
+    this.#records(waiting);
   }
 
   /** @param {import('./events.d.ts').EventRecord[]} records */
   #records(records) {
+    if (this.waiting) {
+      for (const record of records) this.waiting.push(record);
+      return;
+    }
     this.log.append(records);
     if (this.log.gap) this.connect();
   }

@@ -1,5 +1,5 @@
 /** The controls above the cache lens: what the cells show, hide the sink, and the legend of the view. */
-import { h, replace } from '../dom.js';
+import { h, replace, setAttribute } from '../dom.js';
 import { VIEWS } from '../ui.js';
 import { texts } from './texts.js';
 
@@ -26,8 +26,8 @@ export class CacheControls {
   }
 
   update() {
-    for (const [view, button] of this.views) button.setAttribute('aria-pressed', String(this.ui.view === view));
-    this.sink.setAttribute('aria-pressed', String(this.ui.hideSink));
+    for (const [view, button] of this.views) setAttribute(button, 'aria-pressed', String(this.ui.view === view));
+    setAttribute(this.sink, 'aria-pressed', String(this.ui.hideSink));
   }
 
   /** Swatches of the state view. @param {boolean} latent @param {boolean} windows @param {boolean} kept */

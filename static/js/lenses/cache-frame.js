@@ -1,6 +1,6 @@
 /** Draws the cache lens at one progress, keeping only what can be reused from frame to frame. */
 import { clamp, fitText, span, textWidth, useFont } from '../canvas.js';
-import { layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../phases.js';
+import { CUT_SPEED, layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../phases.js';
 import { fill, percent } from '../text.js';
 import { axisParts, chipsOf } from './cache-chips.js';
 import { drawCells, drawNotches, drawSelection, drawWriting, freshSpan } from './cache-draw.js';
@@ -31,8 +31,6 @@ import { tokenName } from './token-name.js';
 
 /** A layer that passes faster than this is part of a sweep: its query and labels are not shown one by one. */
 const READABLE_MS = 110;
-/** From this speed on rows do not open one after the other, so that nothing wide flickers. */
-const CUT_SPEED = 4;
 const NUM_LABELS = 5;
 /** From this share on the first token is called a sink. */
 const SINK_SHARE = 0.15;
@@ -60,6 +58,8 @@ export class CacheFrame {
   #paintedEdges = /** @type {ColumnEdges|null} */ (null);
   #gridKey = '';
   #gridEntries = /** @type {Entries|null} */ (null);
+  /** What the cell layer shows, to leave it alone while it would look the same. @type {(Entries|ColumnEdges|number)[]} */
+  #cells = [];
 
   /** @param {CanvasStack} stack @param {Ctx} ctx @param {readonly [Bitmap, Bitmap]} bitmaps */
   constructor(stack, ctx, bitmaps) {
@@ -74,6 +74,7 @@ export class CacheFrame {
     Object.assign(this, { picture, levels, tables, history });
     this.#painted = [null, null];
     this.#gridKey = '';
+    this.#cells = [];
   }
 
   get layers() {
@@ -112,7 +113,7 @@ export class CacheFrame {
       this.#painted[index] = entries;
       paintCells(this.bitmaps[index], {
         edges, entries, tables, layers: this.layers, view: this.ctx.ui.view, ratio: this.stack.ratio, left: space.columnsLeft, width, blockSize: picture.scene.after.blockSize, gapFrom: space.phone ? 9 : 4,
-        level: (half, layer, column) => levels?.halves[half][layer * levels.count + column] ?? -1,
+        levels,
       });
     });
     this.#paintedEdges = edges;
@@ -138,8 +139,13 @@ export class CacheFrame {
   #drawCellLayer(progress, stage, cut) {
     const { picture, ctx, stack, edges, space, bitmaps } = this;
     if (!picture || !edges || !space) return;
-    const context = stack.clear('cells');
     const turned = this.#turned(progress, stage, cut);
+    const rows = this.apart ? [...this.rows, this.apart] : this.rows;
+    const cells = [edges, stage.from, stage.to, space.columnsLeft, space.columnsWidth];
+    for (const row of rows) cells.push(row.weight, row.top, row.height, row.keyTop, row.keyHeight, row.valueTop, row.valueHeight, turned(row.layer));
+    if (cells.length === this.#cells.length && cells.every((value, index) => value === this.#cells[index])) return;
+    this.#cells = cells;
+    const context = stack.clear('cells');
     const frame = {
       context, palette: ctx.palette, space, edges, layers: this.layers, from: stage.from, to: stage.to,
       fromBitmap: bitmaps[0], toBitmap: bitmaps[1], turned, ratio: stack.ratio, blockSize: picture.scene.after.blockSize,

@@ -30,11 +30,18 @@ export function normLevels(edges, numLayers, norms, own) {
   /** @type {[Int16Array, Int16Array]} */
   const halves = [new Int16Array(numLayers * count), new Int16Array(numLayers * count)];
   const known = norms.scale !== null;
+  const { bin } = edges.after.scale;
+  /** @param {'key'|'value'} half @param {number} layer @param {number} c */
+  const level = (half, layer, c) => {
+    if (!known) return -1;
+    const [from, to] = [edges.from[c], edges.to[c]];
+    return bin > 1 && to - from === bin ? norms.binLevel(half, layer, c, bin, own) : norms.level(half, layer, from, to, own);
+  };
   for (let layer = 0; layer < numLayers; layer += 1) {
     for (let c = 0; c < count; c += 1) {
       const at = layer * count + c;
-      halves[0][at] = known ? norms.level('key', layer, edges.from[c], edges.to[c], own) : -1;
-      halves[1][at] = known ? norms.level('value', layer, edges.from[c], edges.to[c], own) : -1;
+      halves[0][at] = level('key', layer, c);
+      halves[1][at] = level('value', layer, c);
     }
   }
   return { halves, count };

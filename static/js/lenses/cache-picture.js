@@ -98,11 +98,12 @@ export function settledEdges(columns) {
   return edges;
 }
 
-/** Edges of the columns at this progress: they move while the blocks of the step are taken, or at its begin.
+/** Edges of the columns at this progress: they move while the blocks of the step are taken, or at its begin; those of a
+ * long context stand at once, for they would move by less than a pixel and all be painted again in every frame.
  * @param {CachePicture} picture @param {number} progress @returns {ColumnEdges} */
 export function edgesAt({ columnsBefore, columnsAfter, scene }, progress) {
   const { step } = scene;
-  if (!step || sameColumns(columnsBefore, columnsAfter)) return settledEdges(columnsAfter);
+  if (!step || (columnsBefore.long && columnsAfter.long) || sameColumns(columnsBefore, columnsAfter)) return settledEdges(columnsAfter);
   const { blocks, duration } = phasesOf(step);
   const until = Math.max(blocks[1] * 0.4, Math.min(0.3, 250 / duration));
   return progress >= until ? settledEdges(columnsAfter) : new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));

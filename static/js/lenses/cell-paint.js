@@ -64,7 +64,7 @@ function half(full, calm, ground, nobody) {
  * @property {readonly LayerGeometry[]} layers
  * @property {CellTables} tables
  * @property {CacheView} view
- * @property {(half: 0|1, layer: number, column: number) => number} level 0-255, -1 where not known
+ * @property {import('./cache-levels.js').Levels|null} levels
  * @property {number} ratio device pixels per CSS pixel @property {number} blockSize @property {number} gapFrom width from which columns have gaps
  * @property {number} left CSS pixel at which the bitmap begins @property {number} width CSS pixels
  */
@@ -76,6 +76,7 @@ export function paintCells(bitmap, input) {
   bitmap.words.fill(0);
   const { x0, x1 } = pixelEdges(edges, ratio, left, input.blockSize, input.gapFrom);
   const states = columnStates(edges, entries);
+  const { words } = bitmap;
   for (let layer = 0; layer < layers.length; layer += 1) {
     const geometry = layers[layer];
     if (geometry.cache === 'none') continue;
@@ -83,12 +84,14 @@ export function paintCells(bitmap, input) {
     for (let h = 0; h < 2; h += 1) {
       const tables = halfTables(input.tables, geometry, h);
       const row = (layer * 2 + h) * bitmap.width;
+      const levels = input.levels?.halves[h];
+      const first = layer * (input.levels?.count ?? 0);
       for (let c = 0; c < edges.count; c += 1) {
         const state = states[c];
         if (state < ENTRY.KEPT) continue;
-        const level = input.level(/** @type {0|1} */ (h), layer, c);
-        const word = wordOf(input, tables, state, level, edges.to[c] <= firstRead);
-        for (let x = row + x0[c]; x < row + x1[c]; x += 1) bitmap.words[x] = word;
+        const word = wordOf(input, tables, state, levels ? levels[first + c] : -1, edges.to[c] <= firstRead);
+        const end = row + x1[c];
+        for (let x = row + x0[c]; x < end; x += 1) words[x] = word;
       }
     }
   }

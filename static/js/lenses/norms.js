@@ -40,6 +40,8 @@ export class Norms {
     /** Goes up when something became known. */
     this.version = 0;
     this.settledVersion = -1;
+    /** Levels of the bins of a long context, once the scale is fixed: by half, layer and bin, -2 where not computed. */
+    this.binned = { bin: 0, own: false, numBins: 0, key: new Int16Array(0), value: new Int16Array(0) };
   }
 
   /** @param {number} positions */
@@ -63,15 +65,43 @@ export class Norms {
     if (!shape || !key || !value) return;
     const [layers, count] = shape;
     this.#grow(start + count);
+    let changed = start + count;
     for (let layer = 0; layer < Math.min(layers, this.numLayers); layer += 1) {
       for (let i = 0; i < count; i += 1) {
         const k = key[layer * count + i];
         const v = value[layer * count + i];
-        if (Number.isFinite(k)) this.key[layer * this.capacity + start + i] = k;
-        if (Number.isFinite(v)) this.value[layer * this.capacity + start + i] = v;
+        const at = layer * this.capacity + start + i;
+        if (k !== this.key[at] || v !== this.value[at]) changed = Math.min(changed, start + i);
+        if (Number.isFinite(k)) this.key[at] = k;
+        if (Number.isFinite(v)) this.value[at] = v;
       }
     }
     this.version += 1;
+    const { binned } = this;
+    for (let bin = Math.floor(changed / Math.max(1, binned.bin)); bin < binned.numBins; bin += 1) {
+      for (let layer = 0; layer < this.numLayers; layer += 1) {
+        binned.key[layer * binned.numBins + bin] = -2;
+        binned.value[layer * binned.numBins + bin] = -2;
+      }
+    }
+  }
+
+  /**
+   * `level` of a whole bin, remembered: a decode step changes none of them.
+   * @param {'key'|'value'} half @param {number} layer @param {number} index which bin @param {number} bin tokens in it @param {boolean} own
+   * @returns {number}
+   */
+  binLevel(half, layer, index, bin, own) {
+    if (!this.scaleFixed) return this.level(half, layer, index * bin, (index + 1) * bin, own);
+    const { binned } = this;
+    if (binned.bin !== bin || binned.own !== own || index >= binned.numBins) {
+      const numBins = Math.max(64, 2 ** Math.ceil(Math.log2(index + 1)), Math.ceil(this.capacity / bin));
+      const blank = () => new Int16Array(this.numLayers * numBins).fill(-2);
+      Object.assign(binned, { bin, own, numBins, key: blank(), value: blank() });
+    }
+    const at = layer * binned.numBins + index;
+    if (binned[half][at] === -2) binned[half][at] = this.level(half, layer, index * bin, (index + 1) * bin, own);
+    return binned[half][at];
   }
 
   /** All norms of the request in one pack. @param {Pack|null} pack */
