@@ -303,8 +303,9 @@ export class Tape {
     this.promptGroup.hidden = prompt.length === 0;
     this.madeGroup.hidden = made.length === 0;
     this.nowLabel.textContent = this.end === null && work.decode ? this.ctx.strings.tape.now : '';
-    const { visible, promptRoom } = this.#estimate(request, start, end, width);
+    const { visible, promptRoom, madeRoom } = this.#estimate(request, start, end, width);
     this.promptGroup.classList.toggle('tape-short', promptRoom < MIN_LABEL_PX);
+    this.madeGroup.classList.toggle('tape-short', madeRoom < MIN_LABEL_PX);
     this.page = Math.max(4, visible);
     this.older.disabled = start === 0 && visible >= end;
     this.newer.disabled = this.end === null;
@@ -321,7 +322,7 @@ export class Tape {
       if (used <= width) visible++;
       if (position >= request.promptLength) made = used;
     }
-    return { visible, promptRoom: Math.min(used, width) - made };
+    return { visible, promptRoom: Math.min(used, width) - made, madeRoom: made };
   }
 
   /** @param {Request} request @param {number} position */
