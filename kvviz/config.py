@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from kvviz.errors import ConfigError
 
@@ -12,6 +14,12 @@ MAX_PREFILL_CHUNK = 8_192
 MAX_RECORDED_CANDIDATES = 50
 MAX_TEMPERATURE = 100.0
 MAX_SEED = 2**63 - 1
+MAX_RUNNING = 1_024
+MAX_TOKEN_BUDGET = 65_536
+
+SchedulingOrder = Literal["fcfs", "priority"]
+Preemption = Literal["recompute", "swap"]
+EvictionPolicy = Literal["lru", "fifo", "lfu", "random"]
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
@@ -36,20 +44,37 @@ def check_number(name: str, value: float, low: float, high: float) -> None:
         )
 
 
+def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
+    """Raise `ConfigError` unless `value` is one of `choices`, and of the same type."""
+    if not any(value == choice and type(value) is type(choice) for choice in choices):
+        words = " or ".join(str(choice) for choice in choices)
+        raise ConfigError(f"{name} must be {words}, but is {value!r}; choose one of them.", setting=name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Sizes and choices of one engine run.
 
-    `block_size` tokens per block, `num_blocks` blocks in the pool, `prefill_chunk` tokens of one prompt per step,
-    `max_running` requests at once, `num_candidates` top tokens kept with each sampled one, `seed` of everything random.
-    Raises `ConfigError` when a value is outside its limits.
+    `block_size` tokens per block, `num_blocks` blocks in the pool, `num_host_blocks` in the host tier. A step computes
+    at most `token_budget` tokens (None: one chunk and a token of everybody else) of at most `max_running` requests, of
+    one prompt at most `prefill_chunk` while others are there; without `chunked_prefill` a prompt is computed in one
+    step or waits. `order`: who runs first and is preempted last; `preemption`: how; `eviction`: which cached block is
+    reused first; `offload`: cached blocks that are evicted go to the host tier. `num_candidates` top tokens are kept
+    with each sampled one; `seed` is that of everything random. Raises `ConfigError` when a value is outside its limits.
     """
 
     block_size: int = 16
     num_blocks: int = 128
     prefill_chunk: int = 64
     prefix_cache: bool = True
-    max_running: int = 1
+    max_running: int = 8
+    token_budget: int | None = None
+    chunked_prefill: bool = True
+    order: SchedulingOrder = "fcfs"
+    preemption: Preemption = "recompute"
+    eviction: EvictionPolicy = "lru"
+    num_host_blocks: int = 0
+    offload: bool = False
     num_candidates: int = 10
     seed: int = 0
 
@@ -57,9 +82,27 @@ class EngineConfig:
         check_range("block_size", self.block_size, 1, MAX_BLOCK_SIZE)
         check_range("num_blocks", self.num_blocks, 1, MAX_NUM_BLOCKS)
         check_range("prefill_chunk", self.prefill_chunk, 1, MAX_PREFILL_CHUNK)
-        check_range("max_running", self.max_running, 1, 1_024)
+        check_range("max_running", self.max_running, 1, MAX_RUNNING)
+        if self.token_budget is not None:
+            check_range("token_budget", self.token_budget, 1, MAX_TOKEN_BUDGET)
+        for name in ("prefix_cache", "chunked_prefill", "offload"):
+            check_choice(name, getattr(self, name), (True, False))
+        check_choice("order", self.order, get_args(SchedulingOrder))
+        check_choice("preemption", self.preemption, get_args(Preemption))
+        check_choice("eviction", self.eviction, get_args(EvictionPolicy))
+        check_range("num_host_blocks", self.num_host_blocks, 0, MAX_NUM_BLOCKS)
         check_range("num_candidates", self.num_candidates, 1, MAX_RECORDED_CANDIDATES)
         check_range("seed", self.seed, 0, MAX_SEED)
+
+    @property
+    def budget(self) -> int:
+        """Tokens that a step computes at most."""
+        return self.prefill_chunk + self.max_running - 1 if self.token_budget is None else self.token_budget
+
+    @property
+    def max_chunk(self) -> int:
+        """Tokens of one request that a step computes at most: the budget when it is alone, or a whole prompt."""
+        return self.budget if self.chunked_prefill else sys.maxsize
 
 
 def blocks_in_bytes(pool_bytes: int, block_bytes: int) -> int:

@@ -76,23 +76,59 @@ class Chunk:
 
 
 @_event
-class LookupReason:
-    """Why a prefix lookup found what it found.
+class Blocked:
+    """The head of the waiting line that a step did not admit, and why; everybody behind it waits with it.
 
-    `code`: `hit` (every full block that may hit did), `last_token` (one more block matches, but the token at
-    `position`, the last, must be computed), `differs` (no cached block continues the chain at `position`: other tokens,
-    or that block was evicted), `shorter_than_block`, `nothing_cached`, `disabled`.
+    With `blocks`: it needs `num_blocks_needed` and `num_free` are free.
     """
 
-    code: Literal["hit", "last_token", "differs", "shorter_than_block", "nothing_cached", "disabled"]
+    request_id: int
+    code: Literal["blocks", "budget", "slots", "preemption"]
+    num_blocks_needed: int | None = None
+    num_free: int | None = None
+
+
+@_event
+class LookupReason:
+    """Why a prefix lookup found what it found, and not more.
+
+    `code`: `hit` (every full block that may hit did) · `last_token` (one more block matches, but the token at
+    `position`, the last, must be computed) · `differs` (what was cached most like this prompt has another token at
+    `position`) · `ends` (nothing longer was ever cached: it ends before `position`) · `evicted` (the block that goes on
+    at `position` was evicted at `step`) · `other_keys` (the same tokens are or were cached under another key, named in
+    `keys`: salt, dtype, weights …) · `less_than_block` (something cached shares its first `position` tokens, less than
+    a block) · `nothing_shared` · `nothing_cached` · `shorter_than_block` (the prompt has no full block that may hit) ·
+    `disabled`. `num_shared_tokens`: the longest beginning shared with anything that is or was cached under the same
+    keys; the last 4,096 evicted blocks are remembered.
+    """
+
+    code: Literal[
+        "hit",
+        "last_token",
+        "differs",
+        "ends",
+        "evicted",
+        "other_keys",
+        "less_than_block",
+        "nothing_shared",
+        "nothing_cached",
+        "shorter_than_block",
+        "disabled",
+    ]
     position: int | None = None
+    num_shared_tokens: int = 0
+    step: int | None = None
+    keys: tuple[str, ...] = ()
 
 
 @_event
 class AllocationReason:
-    """Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few."""
+    """Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few.
 
-    code: Literal["prompt", "decode"]
+    `fetch`: to take back a cached block from the host tier; `swap_in`: to take back a swapped request's block.
+    """
+
+    code: Literal["prompt", "decode", "fetch", "swap_in"]
     num_tokens: int
     num_blocks_held: int
 
@@ -101,23 +137,62 @@ class AllocationReason:
 class EvictionReason:
     """Why this cached block and no other: the policy, its place in the free queue, and who stood behind it.
 
-    `free_since_step` is the step in which its last user left (0: before the first step). `alternatives` are the next
-    block ids of the queue, head first, at most four; `num_free` is the length of the queue before the block was taken.
+    The queue is in the order of the policy: `lru` by when the last user left, `fifo` by when the prefix was cached,
+    `lfu` by how often it was hit (then as `lru`), `random` by lot. `free_since_step` is the step in which its last user
+    left (0: before the first step), `cached_since_step` that in which its prefix was cached, `num_hits` how often it
+    was hit. `alternatives` are the next block ids of the queue, head first, at most four; `num_free` is the length of
+    the queue before the block was taken.
     """
 
-    policy: Literal["lru"]
+    policy: Literal["lru", "fifo", "lfu", "random"]
     queue_position: int
     free_since_step: int
     num_free: int
     alternatives: tuple[int, ...]
+    cached_since_step: int = 0
+    num_hits: int = 0
 
 
 @_event
 class ReleaseReason:
-    """Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`) or its `window` moved on."""
+    """Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped`
+    out, or its `window` moved on.
+    """
 
-    code: Literal["finished", "cancelled", "failed", "window"]
+    code: Literal["finished", "cancelled", "failed", "preempted", "swapped", "window"]
     window_start: int | None = None
+
+
+@_event
+class PreemptionReason:
+    """Why this request lost its blocks: `for_request_id` needs `num_blocks_needed` and `num_free` are free.
+
+    `code`: `recompute` (computed again later) or `swap` (kept in the host tier). `order`: the victim is the `last` of
+    the running requests, or has the lowest `priority`. `host_full`: it would have been swapped, had there been room.
+    It keeps its `num_generated` tokens; `num_lost_tokens` entries must be computed again or moved back.
+    """
+
+    code: Literal["recompute", "swap"]
+    order: Literal["last", "priority"]
+    for_request_id: int
+    num_blocks_needed: int
+    num_free: int
+    num_blocks_held: int
+    num_generated: int
+    num_lost_tokens: int
+    host_full: bool = False
+
+
+@_event
+class ForkOrigin:
+    """Where a request branched off: it has the tokens of `parent_id` before `position`, and one of its own there.
+
+    `token_id` None: the branch computes the token before `position` again and samples its own.
+    """
+
+    parent_id: int
+    position: int
+    token_id: int | None
 
 
 @_event
@@ -141,7 +216,9 @@ class RequestAdded:
     """A request joined the waiting line. Its prompt is known and nothing is computed.
 
     `continues` is the request whose conversation this one carries on (its history is resent in the prompt).
-    `prompt` is what the person wrote; the tokens are what the model gets, chat template included.
+    `prompt` is what the person wrote; the tokens are what the model gets, chat template included. Of them the first
+    `num_prompt_tokens` are the prompt (None: all; a fork also has tokens that were generated before it). `priority`:
+    smaller goes first, when the scheduler goes by it.
     """
 
     request_id: int
@@ -153,7 +230,127 @@ class RequestAdded:
     template: bool = False
     salt: str | None = None
     continues: int | None = None
+    num_prompt_tokens: int | None = None
+    priority: int = 0
+    fork: ForkOrigin | None = None
     type: Literal["request_added"] = "request_added"
+
+
+@_event
+class RequestForked:
+    """A fork shares blocks that its parent holds: each one's reference count rose by one, and the fork runs.
+
+    `block_ids` are the fork's block table (None where a block is out of the window), `num_computed` of its tokens have
+    K and V in them. A block that both go on to write is copied by the first one that does.
+    """
+
+    request_id: int
+    parent_id: int
+    block_ids: tuple[int | None, ...]
+    num_computed: int
+    window_start: int = 0
+    type: Literal["request_forked"] = "request_forked"
+
+
+@_event
+class RequestReprioritised:
+    """Somebody gave the request another priority."""
+
+    request_id: int
+    priority: int
+    type: Literal["request_reprioritised"] = "request_reprioritised"
+
+
+@_event
+class RequestPreempted:
+    """A running request stops for another: its blocks are released by the events that follow, and it waits in front.
+
+    By `recompute` none of its tokens counts as computed any more; by `swap` its entries move to the host tier.
+    """
+
+    request_id: int
+    reason: PreemptionReason
+    type: Literal["request_preempted"] = "request_preempted"
+
+
+@_event
+class BlocksSwappedOut:
+    """A preempted request's blocks were copied to the host tier, one host block for each, before they are released."""
+
+    request_id: int
+    logical_indices: tuple[int, ...]
+    block_ids: tuple[int, ...]
+    host_ids: tuple[int, ...]
+    num_bytes: int
+    copy_us: int
+    type: Literal["blocks_swapped_out"] = "blocks_swapped_out"
+
+
+@_event
+class BlocksSwappedIn:
+    """A swapped request's blocks were copied back into newly allocated ones; it runs on, its host blocks are free."""
+
+    request_id: int
+    logical_indices: tuple[int, ...]
+    block_ids: tuple[int, ...]
+    host_ids: tuple[int, ...]
+    num_bytes: int
+    copy_us: int
+    type: Literal["blocks_swapped_in"] = "blocks_swapped_in"
+
+
+@_event
+class BlockCopied:
+    """Copy-on-write: a request is about to write into a block that others use too, and got a copy of its own.
+
+    The head of the free queue was popped and holds a copy of the first `num_tokens` entries; it stands in the block
+    table instead of `from_block_id`, whose count fell by one.
+    """
+
+    request_id: int
+    logical_index: int
+    from_block_id: int
+    block_id: int
+    num_tokens: int
+    num_bytes: int
+    copy_us: int
+    type: Literal["block_copied"] = "block_copied"
+
+
+@_event
+class BlockOffloaded:
+    """A cached block is about to be evicted, and a copy of it was put into the host tier under its prefix hash."""
+
+    block_id: int
+    host_id: int
+    hash: str
+    num_bytes: int
+    copy_us: int
+    type: Literal["block_offloaded"] = "block_offloaded"
+
+
+@_event
+class BlockFetched:
+    """A prefix was hit in the host tier: its entries moved into a newly allocated block; the host block is free."""
+
+    request_id: int
+    logical_index: int
+    block_id: int
+    host_id: int
+    hash: str
+    num_bytes: int
+    copy_us: int
+    type: Literal["block_fetched"] = "block_fetched"
+
+
+@_event
+class HostEvicted:
+    """The host tier was full: the prefix that was used least lately was forgotten to make room."""
+
+    host_id: int
+    hash: str
+    since_step: int
+    type: Literal["host_evicted"] = "host_evicted"
 
 
 @_event
@@ -166,19 +363,26 @@ class StepStarted:
 
 @_event
 class PrefixLookedUp:
-    """The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss."""
+    """The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss.
+
+    `num_host_tokens` of the hit tokens lie in the host tier, behind those in `hit_block_ids`, and come back from there.
+    """
 
     request_id: int
     num_tokens: int
     num_hit_tokens: int
     hit_block_ids: tuple[int, ...]
     reason: LookupReason
+    num_host_tokens: int = 0
     type: Literal["prefix_looked_up"] = "prefix_looked_up"
 
 
 @_event
 class RequestStarted:
-    """The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed."""
+    """The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed.
+
+    Also when it was preempted and is computed again.
+    """
 
     request_id: int
     num_hit_tokens: int
@@ -238,10 +442,16 @@ class BlockCached:
 
 @_event
 class StepScheduled:
-    """What the step computes: one flat batch of these chunks, in this order."""
+    """What the step computes: one flat batch of these chunks, in this order, out of `budget` tokens at most.
+
+    `blocked`: the waiting request at the head of the line that was not let in, and what it lacked: `blocks`, `budget`,
+    `slots` (the most requests run already) or `preemption` (nobody is let in when somebody was just put out).
+    """
 
     step: int
     chunks: tuple[Chunk, ...]
+    budget: int | None = None
+    blocked: Blocked | None = None
     type: Literal["step_scheduled"] = "step_scheduled"
 
 
@@ -291,7 +501,8 @@ class BlocksReleased:
 
     `logical_indices` are their places in the block table, which are empty from now on. Blocks that reached count 0
     entered the free queue: those in `prepended` (no cached prefix: blank again) as one batch at its head, those in
-    `appended` (still cached) at its tail, each list in queue order.
+    `appended` (still cached) at its tail, each list in queue order. `places` is None then; under another policy than
+    `lru` they were put in one by one, each at that place of the queue (0: the head).
     """
 
     request_id: int
@@ -300,6 +511,7 @@ class BlocksReleased:
     prepended: tuple[int, ...]
     appended: tuple[int, ...]
     reason: ReleaseReason
+    places: tuple[int, ...] | None = None
     type: Literal["blocks_released"] = "blocks_released"
 
 
@@ -346,13 +558,22 @@ class StepFinished:
 
 Event: TypeAlias = (
     RequestAdded
+    | RequestForked
+    | RequestReprioritised
     | StepStarted
     | PrefixLookedUp
     | RequestStarted
     | BlockShared
+    | BlockOffloaded
+    | HostEvicted
     | BlockEvicted
     | BlockAllocated
+    | BlockCopied
+    | BlockFetched
     | BlockCached
+    | RequestPreempted
+    | BlocksSwappedOut
+    | BlocksSwappedIn
     | StepScheduled
     | KvWritten
     | TokenSampled

@@ -38,6 +38,18 @@ class RequestWorld:
     last_table: list[int] = field(default_factory=list)
     finish: dict[str, Any] | None = None
     token_hash: int = TOKEN_HASH_START
+    priority: int = 0
+    fork: dict[str, Any] | None = None
+    num_preemptions: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class HostBlock:
+    """A block of the host tier: of a prefix (`hash`) or of a swapped request, with its entries by offset."""
+
+    hash: str | None
+    request_id: int | None
+    entries: dict[int, list[int]]
 
 
 class World:
@@ -53,6 +65,7 @@ class World:
         self.free_since = [0] * num_blocks  # -1 while in use
         self.free = list(range(num_blocks))
         self.slots: dict[int, list[int]] = {}
+        self.host: dict[int, HostBlock] = {}
         self.requests: dict[int, RequestWorld] = {}
         self.num_finished = 0
         self.finished_hash = TOKEN_HASH_START
@@ -98,6 +111,10 @@ class World:
                     )
                     for request in live
                 ],
+                [
+                    (host_id, int(block.hash[:8], 16) if block.hash else 0)
+                    for host_id, block in sorted(self.host.items())
+                ],
             )
         )
 
@@ -113,6 +130,7 @@ class World:
             "free_since": list(self.free_since),
             "free": list(self.free),
             "slots": [[slot, *entry] for slot, entry in sorted(self.slots.items())],
+            "host": [[host_id, asdict(block)] for host_id, block in sorted(self.host.items())],
             "requests": [asdict(request) for request in self.requests.values()],
             "num_finished": self.num_finished,
             "finished_hash": self.finished_hash,
@@ -130,6 +148,7 @@ class World:
         for name in ("ref_count", "hash", "free_since", "free"):
             setattr(world, name, list(data[name]))
         world.slots = {slot: list(entry) for slot, *entry in data["slots"]}
+        world.host = {host_id: HostBlock(**block) for host_id, block in data.get("host", ())}
         world.requests = {request["id"]: RequestWorld(**request) for request in data["requests"]}
         return world
 
@@ -146,11 +165,35 @@ class World:
         for slot in range(block_id * self.block_size, (block_id + 1) * self.block_size):
             self.slots.pop(slot, None)
 
+    def _take_entries(self, block_id: int) -> dict[int, list[int]]:
+        """The entries of a block by offset."""
+        first = block_id * self.block_size
+        return {
+            slot - first: list(self.slots[slot]) for slot in range(first, first + self.block_size) if slot in self.slots
+        }
+
+    def _put_entries(self, block_id: int, entries: dict[int, list[int]]) -> None:
+        for offset, entry in entries.items():
+            self.slots[block_id * self.block_size + int(offset)] = list(entry)
+
     def _append_block(self, event: dict[str, Any]) -> RequestWorld:
+        """Put a block into a table: next in it, or where there is a hole (hits in the pool come before those elsewhere)."""
         request = self.requests[event["request_id"]]
-        self._expect(event["logical_index"] == len(request.table), "the block is not next in the table")
-        request.table.append(event["block_id"])
+        index, table = event["logical_index"], request.table
+        table.extend([-1] * (index + 1 - len(table)))
+        self._expect(table[index] < 0, f"the table has a block at {index} already")
+        table[index] = event["block_id"]
         return request
+
+    def _pop_head(self, block_id: int) -> None:
+        self._expect(
+            bool(self.free) and self.free[0] == block_id, f"block {block_id} is not at the head of the free queue"
+        )
+        self._expect(self.hash[block_id] is None, f"block {block_id} still holds a prefix")
+        self.free.pop(0)
+        self.free_since[block_id] = -1
+        self.ref_count[block_id] = 1
+        self._blank(block_id)
 
     def _on_request_added(self, event: dict[str, Any]) -> None:
         self._expect(event["request_id"] not in self.requests, "the request exists already")
@@ -163,11 +206,30 @@ class World:
             continues=event["continues"],
             tokens=list(event["token_ids"]),
             pieces=list(event["pieces"]),
-            prompt_length=len(event["token_ids"]),
+            prompt_length=event.get("num_prompt_tokens") or len(event["token_ids"]),
             max_new_tokens=event["max_new_tokens"],
             sampling=event["sampling"],
             token_hash=extend_token_hash(TOKEN_HASH_START, event["token_ids"]),
+            priority=event.get("priority", 0),
+            fork=event.get("fork"),
         )
+
+    def _on_request_forked(self, event: dict[str, Any]) -> None:
+        request, parent = self.requests[event["request_id"]], self.requests[event["parent_id"]]
+        self._expect(request.state == "waiting", "the fork does not wait")
+        table = [-1 if block_id is None else block_id for block_id in event["block_ids"]]
+        self._expect(table == parent.table[: len(table)], "the parent does not hold these blocks")
+        self._expect(event["num_computed"] <= parent.num_computed, "the parent has computed less")
+        for block_id in table:
+            if block_id >= 0:
+                self.ref_count[block_id] += 1
+        request.state = "running"
+        request.table = table
+        request.num_computed = event["num_computed"]
+        request.window_start = event["window_start"]
+
+    def _on_request_reprioritised(self, event: dict[str, Any]) -> None:
+        self.requests[event["request_id"]].priority = event["priority"]
 
     def _on_step_started(self, event: dict[str, Any]) -> None:
         self._expect(event["step"] == self.step + 1, "the step is not the next one")
@@ -180,9 +242,76 @@ class World:
 
     def _on_request_started(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(request.state == "waiting", "the request is not waiting")
+        self._expect(request.state in ("waiting", "preempted"), "the request is not waiting")
+        if request.state == "waiting":
+            request.num_hit_tokens = event["num_hit_tokens"]
         request.state = "running"
-        request.num_computed = request.num_hit_tokens = event["num_hit_tokens"]
+        request.num_computed = event["num_hit_tokens"]
+
+    def _on_request_preempted(self, event: dict[str, Any]) -> None:
+        request, reason = self.requests[event["request_id"]], event["reason"]
+        self._expect(request.state == "running", "the request does not run")
+        self._expect(reason["num_lost_tokens"] == request.num_computed, "so many tokens are not computed")
+        self._expect(reason["num_free"] == len(self.free), "so many blocks are not free")
+        request.state = "swapped" if reason["code"] == "swap" else "preempted"
+        request.num_preemptions += 1
+        if request.state == "preempted":
+            request.num_computed = request.window_start = 0
+
+    def _on_blocks_swapped_out(self, event: dict[str, Any]) -> None:
+        request = self.requests[event["request_id"]]
+        self._expect(request.state == "swapped", "the request is not being swapped")
+        for index, block_id, host_id in zip(
+            event["logical_indices"], event["block_ids"], event["host_ids"], strict=True
+        ):
+            self._expect(request.table[index] == block_id, f"block {block_id} is not in the table at {index}")
+            self._put_in_host(
+                host_id, HostBlock(hash=None, request_id=request.id, entries=self._take_entries(block_id))
+            )
+
+    def _on_blocks_swapped_in(self, event: dict[str, Any]) -> None:
+        request = self.requests[event["request_id"]]
+        self._expect(request.state == "swapped", "the request was not swapped")
+        for index, block_id, host_id in zip(
+            event["logical_indices"], event["block_ids"], event["host_ids"], strict=True
+        ):
+            self._expect(request.table[index] == block_id, f"block {block_id} is not in the table at {index}")
+            block = self.host.pop(host_id)
+            self._expect(block.request_id == request.id, f"host block {host_id} is not of this request")
+            self._put_entries(block_id, block.entries)
+        request.state = "running"
+
+    def _on_block_copied(self, event: dict[str, Any]) -> None:
+        request = self.requests[event["request_id"]]
+        index, source, block_id = event["logical_index"], event["from_block_id"], event["block_id"]
+        self._expect(request.table[index] == source, f"block {source} is not in the table at {index}")
+        self._expect(self.ref_count[source] > 1, f"block {source} is not shared")
+        self._pop_head(block_id)
+        entries = {
+            offset: entry for offset, entry in self._take_entries(source).items() if offset < event["num_tokens"]
+        }
+        self._put_entries(block_id, entries)
+        self.ref_count[source] -= 1
+        request.table[index] = block_id
+
+    def _on_block_offloaded(self, event: dict[str, Any]) -> None:
+        block_id = event["block_id"]
+        self._expect(self.hash[block_id] == event["hash"], f"block {block_id} does not hold that prefix")
+        block = HostBlock(hash=event["hash"], request_id=None, entries=self._take_entries(block_id))
+        self._put_in_host(event["host_id"], block)
+
+    def _on_block_fetched(self, event: dict[str, Any]) -> None:
+        block = self.host.pop(event["host_id"])
+        self._expect(block.hash == event["hash"], "the host tier holds another prefix there")
+        self._put_entries(event["block_id"], block.entries)
+
+    def _on_host_evicted(self, event: dict[str, Any]) -> None:
+        block = self.host.pop(event["host_id"])
+        self._expect(block.hash == event["hash"], "the host tier holds another prefix there")
+
+    def _put_in_host(self, host_id: int, block: HostBlock) -> None:
+        self._expect(host_id not in self.host, f"host block {host_id} is in use")
+        self.host[host_id] = block
 
     def _on_block_shared(self, event: dict[str, Any]) -> None:
         self._append_block(event)
@@ -204,16 +333,8 @@ class World:
         self._blank(block_id)
 
     def _on_block_allocated(self, event: dict[str, Any]) -> None:
-        block_id = event["block_id"]
-        self._expect(
-            bool(self.free) and self.free[0] == block_id, f"block {block_id} is not at the head of the free queue"
-        )
-        self._expect(self.hash[block_id] is None, f"block {block_id} still holds a prefix")
+        self._pop_head(event["block_id"])
         self._append_block(event)
-        self.free.pop(0)
-        self.free_since[block_id] = -1
-        self.ref_count[block_id] = 1
-        self._blank(block_id)
 
     def _on_block_cached(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
@@ -249,6 +370,8 @@ class World:
         self._expect(request.state != "finished", "the request has ended before")
         if event["reason"]["code"] in ("eos", "length"):
             self._expect(request.num_computed == len(request.tokens) - 1, "not all but the last token is computed")
+        if request.state == "swapped":
+            self.host = {host_id: block for host_id, block in self.host.items() if block.request_id != request.id}
         finished = [other.id for other in self.requests.values() if other.state == "finished"]
         for request_id in finished[: max(0, len(finished) + 1 - MAX_FINISHED_REQUESTS)]:
             del self.requests[request_id]
@@ -274,7 +397,9 @@ class World:
         for block_id in event["appended"]:
             self._expect(self.hash[block_id] is not None, f"block {block_id} caches nothing but goes to the tail")
         self.free[:0] = event["prepended"]
-        self.free.extend(event["appended"])
+        places = event.get("places")
+        for number, block_id in enumerate(event["appended"]):
+            self.free.insert(len(self.free) if places is None else places[number], block_id)
         if event["reason"]["code"] == "window":
             request.window_start = event["reason"]["window_start"]
         else:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 
 from kvviz.digest import short_hash
 from kvviz.engine.free_queue import FreeQueue
+from kvviz.engine.memory import PrefixMemory
+from kvviz.engine.policies import BlockUse, Lru, Policy
 from kvviz.events import (
     AllocationReason,
     BlockAllocated,
     BlockCached,
+    BlockCopied,
     BlockEvicted,
     BlockShared,
     BlocksReleased,
@@ -30,10 +33,18 @@ class BlockPool:
     """Fixed array of blocks with reference counts, prefix hashes and one free queue.
 
     A block is in the free queue exactly when its count is 0. A free block that keeps its hash is *cached*: it can be
-    hit, or be evicted when it reaches the head of the queue. Every change is emitted as an event.
+    hit, or be evicted when it reaches the head of the queue. Every change is emitted as an event. `before_eviction` is
+    told which block is about to lose which prefix, while its entries are still there.
     """
 
-    def __init__(self, num_blocks: int, emit: Callable[[Event], object], *, prefix_cache: bool = True) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        emit: Callable[[Event], object],
+        *,
+        prefix_cache: bool = True,
+        policy: Policy | None = None,
+    ) -> None:
         self.num_blocks = num_blocks
         self.prefix_cache = prefix_cache
         self.ref_counts = [0] * num_blocks
@@ -42,7 +53,11 @@ class BlockPool:
         self.free = FreeQueue(range(num_blocks), num_blocks)
         self.cached: dict[bytes, dict[int, None]] = {}  # hash -> block ids, first registered first
         self.step = 0
-        self._free_since = [0] * num_blocks
+        self.memory = PrefixMemory()
+        self.before_eviction: Callable[[int, bytes], object] = lambda block_id, block_hash: None
+        self._policy = policy or Lru()
+        self._uses = [BlockUse() for _ in range(num_blocks)]
+        self._ranks: list[float] = [0.0] * num_blocks
         self._emit = emit
 
     @property
@@ -71,27 +86,85 @@ class BlockPool:
         if self.ref_counts[block_id] == 0:
             self.free.remove(block_id)
         self.ref_counts[block_id] += 1
+        self._uses[block_id].num_hits += 1
         self._emit(BlockShared(request_id=request_id, logical_index=logical_index, block_id=block_id))
+
+    def fork(self, block_ids: Sequence[int]) -> None:
+        """One more user for each of these blocks, which are in use."""
+        for block_id in block_ids:
+            assert self.ref_counts[block_id] > 0, f"block {block_id} is forked but nobody uses it"
+            self.ref_counts[block_id] += 1
 
     def allocate(self, request_id: int, logical_index: int, reason: AllocationReason) -> int:
         """Pop the head of the free queue for a request. Raises `ValueError` when no block is free."""
-        num_free = self.num_free
-        block_id = self.free.popleft()
-        if self.hashes[block_id] is not None:
-            self._evict(block_id, num_free)
-        self.ref_counts[block_id] = 1
+        block_id = self._pop()
         self._emit(BlockAllocated(request_id=request_id, logical_index=logical_index, block_id=block_id, reason=reason))
         return block_id
 
+    def copy(
+        self,
+        request_id: int,
+        logical_index: int,
+        source: int,
+        num_tokens: int,
+        move: Callable[[int, int], tuple[int, int]],
+    ) -> int:
+        """Pop the head of the free queue to hold a copy of `source`, which loses one user.
+
+        `move(source, target)` copies the entries and gives bytes and microseconds.
+        """
+        block_id = self._pop()
+        num_bytes, copy_us = move(source, block_id)
+        self.ref_counts[source] -= 1
+        assert self.ref_counts[source] > 0, "a block that nobody shares is not copied"
+        self._emit(
+            BlockCopied(
+                request_id=request_id,
+                logical_index=logical_index,
+                from_block_id=source,
+                block_id=block_id,
+                num_tokens=num_tokens,
+                num_bytes=num_bytes,
+                copy_us=copy_us,
+            )
+        )
+        return block_id
+
+    def _pop(self) -> int:
+        num_free = self.num_free
+        if not num_free:
+            raise ValueError("No free blocks available")
+        block_id = self.free.head(1)[0]
+        block_hash = self.hashes[block_id]
+        if block_hash is not None:
+            self.before_eviction(block_id, block_hash)
+        self.free.popleft()
+        if block_hash is not None:
+            self._evict(block_id, num_free)
+        self.ref_counts[block_id] = 1
+        return block_id
+
     def register(
-        self, request_id: int, logical_index: int, block_id: int, block_hash: bytes, parent_hash: bytes | None
+        self,
+        request_id: int,
+        logical_index: int,
+        block_id: int,
+        block_hash: bytes,
+        parent_hash: bytes | None,
+        token_ids: Sequence[int] = (),
+        keys: tuple[str, ...] = (),
     ) -> None:
-        """Enter a full block in the prefix cache. The first holder of a hash goes on serving lookups."""
+        """Enter a full block in the prefix cache. The first holder of a hash goes on serving lookups.
+
+        `token_ids` are the block's, `keys` the extra keys of its chain.
+        """
         holders = self.cached.setdefault(block_hash, {})
         duplicate_of = next(iter(holders), None)
         holders[block_id] = None
         self.hashes[block_id] = block_hash
         self.short_hashes[block_id] = short_hash(block_hash)
+        self._uses[block_id] = BlockUse(cached_since=self.step)
+        self.memory.add(block_hash, parent_hash, token_ids, keys)
         self._emit(
             BlockCached(
                 request_id=request_id,
@@ -108,7 +181,8 @@ class BlockPool:
     ) -> None:
         """One user less for each block, in the given order (a table's tail first).
 
-        Blocks at count 0 enter the free queue: those without a hash as one batch at the head, the others at the tail.
+        Blocks at count 0 enter the free queue: those without a hash as one batch at the head, the others at the tail,
+        or where the policy wants them.
         """
         prepended: list[int] = []
         appended: list[int] = []
@@ -116,10 +190,10 @@ class BlockPool:
             assert self.ref_counts[block_id] > 0, f"block {block_id} is released but nobody uses it"
             self.ref_counts[block_id] -= 1
             if self.ref_counts[block_id] == 0:
-                self._free_since[block_id] = self.step
+                self._uses[block_id].free_since = self.step
                 (prepended if self.hashes[block_id] is None else appended).append(block_id)
         self.free.prepend_n(prepended)
-        self.free.append_n(appended)
+        places = self._put(appended)
         self._emit(
             BlocksReleased(
                 request_id=request_id,
@@ -128,20 +202,41 @@ class BlockPool:
                 prepended=tuple(prepended),
                 appended=tuple(appended),
                 reason=reason,
+                places=places,
             )
         )
+
+    def _put(self, block_ids: Sequence[int]) -> tuple[int, ...] | None:
+        """Put cached blocks into the free queue where the policy wants them; their places, or None: at the tail."""
+        places: list[int] = []
+        for block_id in block_ids:
+            rank = self._policy.rank(self._uses[block_id])
+            if rank is None:
+                self.free.append_n((block_id,))
+                continue
+            self._ranks[block_id] = rank
+            behind = next(
+                (index for index, other in enumerate(self.free) if self.hashes[other] and self._ranks[other] > rank),
+                len(self.free),
+            )
+            self.free.insert(behind, block_id)
+            places.append(behind)
+        return tuple(places) if places else None
 
     def reset(self) -> bool:
         """Forget every cached prefix. False, and nothing happens, while any block is in use."""
         if self.num_free < self.num_blocks:
             return False
         self.forget([block_id for block_id, block_hash in enumerate(self.hashes) if block_hash is not None])
+        self.memory.clear()
         return True
 
     def forget(self, block_ids: Sequence[int]) -> None:
         """Drop the cached prefixes of these blocks, wherever the blocks are."""
         for block_id in block_ids:
-            self._forget(block_id)
+            block_hash = self._forget(block_id)
+            if block_hash not in self.cached:
+                self.memory.drop(block_hash)
         self._emit(PrefixCacheReset(block_ids=tuple(block_ids)))
 
     def _evict(self, block_id: int, num_free: int) -> None:
@@ -151,9 +246,11 @@ class BlockPool:
                 block_id=block_id,
                 hash=block_hash.hex(),
                 reason=EvictionReason(
-                    policy="lru",
+                    policy=self._policy.name,
                     queue_position=0,
-                    free_since_step=self._free_since[block_id],
+                    free_since_step=self._uses[block_id].free_since,
+                    cached_since_step=self._uses[block_id].cached_since,
+                    num_hits=self._uses[block_id].num_hits,
                     num_free=num_free,
                     alternatives=tuple(self.free.head(NUM_ALTERNATIVES)),
                 ),
@@ -167,6 +264,7 @@ class BlockPool:
         del holders[block_id]
         if not holders:
             del self.cached[block_hash]
+            self.memory.remove(block_hash, self.step)
         self.hashes[block_id] = None
         self.short_hashes[block_id] = 0
         return block_hash

@@ -10,6 +10,7 @@ while engine.step():
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -18,8 +19,10 @@ from typing import Literal, Protocol
 from kvviz.config import MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
 from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.engine.blocks import BlockPool
+from kvviz.engine.host import HostTier
+from kvviz.engine.policies import policy_of
 from kvviz.engine.requests import Request
-from kvviz.engine.scheduler import Scheduler
+from kvviz.engine.scheduler import Plan, Scheduler
 from kvviz.engine.tables import BlockTables
 from kvviz.errors import RequestError
 from kvviz.events import (
@@ -27,10 +30,12 @@ from kvviz.events import (
     Chunk,
     Event,
     FinishReason,
+    ForkOrigin,
     KvWritten,
     Piece,
     RequestAdded,
     RequestFinished,
+    RequestReprioritised,
     SampleReason,
     SamplingParams,
     StepFinished,
@@ -40,6 +45,10 @@ from kvviz.events import (
 )
 
 MAX_NEW_TOKENS = 100_000
+MAX_SAMPLES = 16
+MAX_PRIORITY = 1_000_000
+#: Ended requests that can still be forked.
+MAX_ENDED = 256
 MAX_TOKEN_ID = 2**32 - 1
 
 
@@ -82,7 +91,10 @@ class StepResult:
 
 
 class Runner(Protocol):
-    """Computes steps. `window`, `cache_keys` and `max_positions` are facts about its model."""
+    """Computes steps and moves blocks. `window`, `cache_keys` and `max_positions` are facts about its model.
+
+    The three moves copy the entries of whole blocks at once and give the bytes and microseconds that it took.
+    """
 
     @property
     def window(self) -> int | None:
@@ -98,6 +110,15 @@ class Runner(Protocol):
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         """One forward pass over all segments."""
+
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        """Copy a block within the pool."""
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        """Copy blocks of the pool into the host tier."""
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        """Copy blocks of the host tier into the pool."""
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""
@@ -153,13 +174,28 @@ class Engine:
     ) -> None:
         self.config = config
         self.runner = runner
-        self.pool = BlockPool(config.num_blocks, emit, prefix_cache=config.prefix_cache)
-        self.tables = BlockTables(self.pool, config.block_size, emit, window=runner.window)
+        self.pool = BlockPool(
+            config.num_blocks,
+            emit,
+            prefix_cache=config.prefix_cache,
+            policy=policy_of(config.eviction, config.seed),
+        )
+        self.host = HostTier(config.num_host_blocks, emit)
+        self.tables = BlockTables(
+            self.pool,
+            config.block_size,
+            emit,
+            window=runner.window,
+            mover=runner,
+            host=self.host,
+            offload=config.offload and config.num_host_blocks > 0,
+        )
         self.scheduler = Scheduler(config, self.tables, emit)
         self.num_steps = 0
         self.num_requests = 0
         self.num_finished = 0
         self.finished_hash = TOKEN_HASH_START
+        self._ended: OrderedDict[int, Request] = OrderedDict()
         self._emit = emit
         self._text: TokenText = text or NumberText()
 
@@ -179,8 +215,12 @@ class Engine:
         prompt: str = "",
         template: bool = False,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         """Put a request in the waiting line and return its id.
+
+        With `num_samples` above 1 it is forked that often, less one, as soon as its prompt is computed.
 
         Raises `ConfigError` for a setting outside its limits, `RequestError` for an empty prompt or impossible ids, and
         with code `never_fits` or `context_full` and the arithmetic when the pool or the model could not hold it alone.
@@ -188,6 +228,8 @@ class Engine:
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         sampling = sampling or SamplingParams()
         _check_sampling(sampling)
+        check_range("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+        check_range("num_samples", num_samples, 1, MAX_SAMPLES)
         token_ids = _whole_numbers(token_ids)
         if not token_ids:
             raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
@@ -207,23 +249,91 @@ class Engine:
             block_size=self.config.block_size,
             extra_keys=(*self.runner.cache_keys, f"salt:{salt}") if salt is not None else self.runner.cache_keys,
             stop_token_ids=frozenset(stop_token_ids),
+            salt=salt,
+            priority=priority,
+            num_samples=num_samples,
         )
-        self.num_requests += 1
-        self._emit(
-            RequestAdded(
-                request_id=request.request_id,
-                prompt=prompt,
-                token_ids=tuple(token_ids),
-                pieces=self._text.begin(request.request_id, token_ids),
-                max_new_tokens=max_new_tokens,
-                sampling=request.sampling,
-                template=template,
-                salt=salt,
-                continues=continues,
-            )
-        )
-        self.scheduler.waiting.append(request)
+        self._announce(request, prompt=prompt, template=template, continues=continues)
+        self.scheduler.add(request)
         return request.request_id
+
+    def fork(
+        self,
+        request_id: int,
+        position: int,
+        token_id: int | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        sampling: SamplingParams | None = None,
+    ) -> int:
+        """Branch off a request: its tokens before `position`, then `token_id`, then the branch's own. The new id.
+
+        While the parent runs, the branch shares the blocks that hold what both have, and runs at once if there is room
+        for one more; else it waits in line and finds what is cached. `token_id` None: it samples that token itself.
+        Raises `RequestError` when the request is not known, the position is not one that it generated (or the next),
+        or the branch would never fit; `ConfigError` for a setting outside its limits.
+        """
+        parent = self._find(request_id) or self._ended.get(request_id)
+        if parent is None:
+            raise RequestError(
+                f"Request {request_id} is not known (any more), so nothing can branch off it; take a later one.",
+                code="no_request",
+            )
+        last = parent.num_tokens if token_id is None else parent.num_tokens - 1
+        if not parent.num_prompt_tokens <= position <= last:
+            raise RequestError(
+                f"A branch begins at a token that request {request_id} generated, at positions "
+                f"{parent.num_prompt_tokens} to {last}, but {position} came; choose one of them.",
+                code="bad_position",
+            )
+        if token_id is not None and not 0 <= token_id <= MAX_TOKEN_ID:
+            raise RequestError(f"Token ids go from 0 to {MAX_TOKEN_ID}, but {token_id} came.", code="bad_tokens")
+        if token_id is not None and token_id in parent.stop_token_ids:
+            raise RequestError("That token ends the answer, so nothing comes after it.", code="bad_tokens")
+        max_new_tokens = parent.max_new_tokens if max_new_tokens is None else max_new_tokens
+        check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
+        own = [] if token_id is None else [token_id]
+        if position - parent.num_prompt_tokens + len(own) >= max_new_tokens:
+            raise RequestError(
+                f"A branch at position {position} has used up its {max_new_tokens} new tokens; ask for more of them.",
+                code="bad_position",
+            )
+        sampling = sampling or parent.sampling
+        _check_sampling(sampling)
+        self._check_room(parent.num_prompt_tokens, max_new_tokens)
+        child = Request(
+            request_id=self.num_requests,
+            token_ids=parent.token_ids[:position] + own,
+            num_prompt_tokens=parent.num_prompt_tokens,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            block_size=self.config.block_size,
+            extra_keys=parent.extra_keys,
+            stop_token_ids=parent.stop_token_ids,
+            salt=parent.salt,
+            priority=parent.priority,
+        )
+        origin = ForkOrigin(parent_id=request_id, position=position, token_id=token_id)
+        self._announce(child, fork=origin)
+        shares = parent.state == "running" and len(self.scheduler.running) < self.config.max_running
+        if shares and self.tables.fork(parent, child):
+            child.state = "running"
+            self.scheduler.running.append(child)
+        else:
+            self.scheduler.add(child)
+        return child.request_id
+
+    def reprioritise(self, request_id: int, priority: int) -> None:
+        """Give an unfinished request another priority. Raises `RequestError`, `ConfigError`."""
+        check_range("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
+        request = self._find(request_id)
+        if request is None:
+            raise RequestError(
+                f"Request {request_id} is neither waiting nor running, so its priority does not matter.",
+                code="no_request",
+            )
+        self._emit(RequestReprioritised(request_id=request_id, priority=priority))
+        self.scheduler.reprioritise(request, priority)
 
     def step(self) -> bool:
         """Run one step; False, and nothing happens, when there is no work.
@@ -237,13 +347,22 @@ class Engine:
         self.pool.step = self.num_steps
         self._emit(StepStarted(step=self.num_steps))
         plan = self.scheduler.schedule()
-        self._emit(StepScheduled(step=self.num_steps, chunks=tuple(chunk for _, chunk in plan)))
+        chunks = plan.chunks
+        self._emit(
+            StepScheduled(
+                step=self.num_steps,
+                chunks=tuple(chunk for _, chunk in chunks),
+                budget=self.config.budget,
+                blocked=plan.blocked,
+            )
+        )
         try:
-            result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in plan])
-            _check_result(plan, result)
+            result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in chunks])
+            _check_result(chunks, result)
         except Exception:
-            for request, chunk in plan:
+            for request, chunk in chunks:
                 self.tables.forget_unwritten(request, chunk.start)
+            for request, _ in chunks:
                 self._finish(request, FinishReason(code="failed"))
             self._end_step(began, 0)
             raise
@@ -253,13 +372,13 @@ class Engine:
 
     def cancel(self, request_id: int) -> None:
         """End a request now. Raises `RequestError` when it is not waiting or running."""
-        for request in (*self.scheduler.waiting, *self.scheduler.running):
-            if request.request_id == request_id:
-                self._finish(request, FinishReason(code="cancelled"))
-                return
-        raise RequestError(
-            f"Request {request_id} is neither waiting nor running, so there is nothing to cancel.", code="no_request"
-        )
+        request = self._find(request_id)
+        if request is None:
+            raise RequestError(
+                f"Request {request_id} is neither waiting nor running, so there is nothing to cancel.",
+                code="no_request",
+            )
+        self._finish(request, FinishReason(code="cancelled"))
 
     def reset_prefix_cache(self) -> bool:
         """Forget every cached prefix; False while any block is in use."""
@@ -267,7 +386,7 @@ class Engine:
 
     def digest(self) -> str:
         """Digest of the state of the cache now."""
-        live = sorted((*self.scheduler.waiting, *self.scheduler.running), key=lambda request: request.request_id)
+        live = sorted(self.scheduler.live, key=lambda request: request.request_id)
         return digest(
             state_words(
                 self.num_steps,
@@ -277,6 +396,39 @@ class Engine:
                 self.num_finished,
                 self.finished_hash,
                 [request.words() for request in live],
+                self.host.state(),
+            )
+        )
+
+    def _find(self, request_id: int) -> Request | None:
+        """The unfinished request of that id."""
+        return next((request for request in self.scheduler.live if request.request_id == request_id), None)
+
+    def _announce(
+        self,
+        request: Request,
+        *,
+        prompt: str = "",
+        template: bool = False,
+        continues: int | None = None,
+        fork: ForkOrigin | None = None,
+    ) -> None:
+        """Give a new request its id."""
+        self.num_requests += 1
+        self._emit(
+            RequestAdded(
+                request_id=request.request_id,
+                prompt=prompt,
+                token_ids=tuple(request.token_ids),
+                pieces=self._text.begin(request.request_id, request.token_ids),
+                max_new_tokens=request.max_new_tokens,
+                sampling=request.sampling,
+                template=template,
+                salt=request.salt,
+                continues=continues,
+                num_prompt_tokens=request.num_prompt_tokens if fork else None,
+                priority=request.priority,
+                fork=fork,
             )
         )
 
@@ -291,7 +443,7 @@ class Engine:
                 num_tokens=num_tokens,
                 max_positions=limit,
             )
-        needed = self.tables.peak_blocks(num_tokens, self.config.prefill_chunk)
+        needed = self.tables.peak_blocks(num_tokens, self.config.max_chunk)
         if needed > self.config.num_blocks:
             raise RequestError(
                 f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones, of which the last is never stored, "
@@ -316,8 +468,9 @@ class Engine:
             sampling=request.sampling if stop == request.num_tokens else None,
         )
 
-    def _postprocess(self, plan: Sequence[tuple[Request, Chunk]], result: StepResult, began: int) -> None:
-        for (request, chunk), sample in zip(plan, result.samples, strict=True):
+    def _postprocess(self, plan: Plan, result: StepResult, began: int) -> None:
+        branching: list[Request] = []
+        for (request, chunk), sample in zip(plan.chunks, result.samples, strict=True):
             stop = chunk.start + chunk.num_tokens
             self._emit(
                 KvWritten(
@@ -332,7 +485,12 @@ class Engine:
             if request.num_generated == 0:
                 request.first_token_us += (time.perf_counter_ns() - began) // 1_000
             if sample is not None:
+                if request.num_generated == 0 and request.num_samples > 1:
+                    branching.append(request)
                 self._append(request, sample)
+        for request in branching:
+            for _ in range(request.num_samples - 1):
+                self.fork(request.request_id, request.num_prompt_tokens)
 
     def _append(self, request: Request, sample: Sample) -> None:
         candidate_ids = [token_id for token_id, _ in sample.candidates]
@@ -358,6 +516,8 @@ class Engine:
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         self._emit(RequestFinished(request_id=request.request_id, reason=reason))
+        if request.state == "swapped":
+            self.host.swap_in(request.request_id)
         if request.state == "running":
             self.scheduler.running.remove(request)
             code = reason.code if reason.code in ("cancelled", "failed") else "finished"
@@ -369,6 +529,9 @@ class Engine:
         self.finished_hash = extend_token_hash(self.finished_hash, (request.token_hash,))
         self._text.forget(request.request_id)
         self.runner.forget(request.request_id)
+        self._ended[request.request_id] = request
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
 
     def _end_step(self, began: int, forward_us: int) -> None:
         self._emit(

@@ -82,6 +82,11 @@ class FreeQueue:
         for block_id in block_ids:
             self._insert_before(first, block_id)
 
+    def insert(self, place: int, block_id: int) -> None:
+        """Add a block so that `place` others stand before it, at the tail when there are fewer."""
+        after = next((other for index, other in enumerate(self) if index == place), self._end)
+        self._insert_before(after, block_id)
+
     def _insert_before(self, after: int, block_id: int) -> None:
         if block_id in self:
             raise ValueError(f"block {block_id} is already in the free queue")

@@ -10,7 +10,7 @@ from kvviz.digest import TOKEN_HASH_START, extend_token_hash, request_words
 from kvviz.engine.hashes import extend_hashes
 from kvviz.events import SamplingParams
 
-State = Literal["waiting", "running", "finished"]
+State = Literal["waiting", "running", "preempted", "swapped", "finished"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -20,7 +20,9 @@ class Request:
     `token_ids`: prompt and generated tokens, all known ones. `num_computed`: how many of them have K and V, or will at
     the end of the step being scheduled. `block_table[i]`: block of tokens i·block_size …, None once released.
     `hashes`: prefix hash of every full block of known tokens. `num_cached_blocks`: how many of the table's blocks are
-    registered in the prefix cache. `first_token_us`: time spent in its steps up to its first sampled token.
+    registered in the prefix cache. `first_token_us`: time spent in its steps up to its first sampled token. `priority`:
+    smaller goes first. `num_samples`: how many branches it is to have once its prompt is computed. `swapped_indices`:
+    logical blocks that are in the host tier.
     """
 
     request_id: int
@@ -31,6 +33,7 @@ class Request:
     block_size: int
     extra_keys: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
+    salt: str | None = None
     state: State = "waiting"
     num_computed: int = 0
     num_hit_tokens: int = 0
@@ -39,6 +42,9 @@ class Request:
     hashes: list[bytes] = field(default_factory=list)
     num_cached_blocks: int = 0
     first_token_us: int = 0
+    priority: int = 0
+    num_samples: int = 1
+    swapped_indices: list[int] = field(default_factory=list)
     token_hash: int = TOKEN_HASH_START
 
     def __post_init__(self) -> None:
@@ -60,6 +66,11 @@ class Request:
         self.token_ids.append(token_id)
         self.token_hash = extend_token_hash(self.token_hash, (token_id,))
         extend_hashes(self.hashes, self.token_ids, self.block_size, self.extra_keys)
+
+    @property
+    def is_unfinished_prompt(self) -> bool:
+        """Whether tokens that were known beforehand are still to be computed."""
+        return self.num_computed < self.num_tokens - 1 or self.num_generated == 0
 
     def slots(self, start: int, stop: int) -> list[int]:
         """Pool slots of positions `start` … `stop` - 1. Every one of them must have a block."""

@@ -1,79 +1,213 @@
-"""The scheduler: which tokens of which requests a step computes.
+"""The scheduler: which tokens of which requests a step computes, who is let in, and who must give way.
 
 No phases: each request has `num_computed` tokens chasing `num_tokens`, as in vLLM V1. Running requests come first, in
-order; then waiting ones from the head of the line, which stops at the first that does not fit.
+order; when one finds no block, the last of them (or the one with the lowest priority) is preempted. Then waiting ones
+are let in from the head of the line, which stops at the first that cannot be; nobody is, in a step that preempted.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
 
 from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
-from kvviz.engine.tables import BlockTables
-from kvviz.events import Chunk, Event, RequestStarted
+from kvviz.engine.tables import BlockTables, Lookup
+from kvviz.events import Blocked, Chunk, Event, PreemptionReason, RequestPreempted, RequestStarted
+
+
+@dataclass(slots=True)
+class Plan:
+    """The chunks of one step, in order, and who was not let in."""
+
+    chunks: list[tuple[Request, Chunk]] = field(default_factory=list)
+    blocked: Blocked | None = None
 
 
 class Scheduler:
-    """Holds the waiting line and the running requests."""
+    """Holds the waiting line, its head first, and the running requests in the order in which they were let in."""
 
     def __init__(self, config: EngineConfig, tables: BlockTables, emit: Callable[[Event], object]) -> None:
         self.config = config
         self.tables = tables
-        self.waiting: deque[Request] = deque()
+        self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._emit = emit
+        self._budget = 0
+        self._put_out: list[Request] = []
 
-    def schedule(self) -> list[tuple[Request, Chunk]]:
+    @property
+    def live(self) -> tuple[Request, ...]:
+        """All unfinished requests."""
+        return (*self.waiting, *self.running)
+
+    def add(self, request: Request) -> None:
+        """Put a request into the waiting line: at its end, or where its priority belongs."""
+        if self.config.order == "fcfs":
+            self.waiting.append(request)
+            return
+        key = self._key(request)
+        place = next((index for index, other in enumerate(self.waiting) if self._key(other) > key), len(self.waiting))
+        self.waiting.insert(place, request)
+
+    def reprioritise(self, request: Request, priority: int) -> None:
+        """Change a request's priority, and its place in the line when that goes by priority."""
+        request.priority = priority
+        if request in self.waiting and self.config.order == "priority":
+            self.waiting.remove(request)
+            self.add(request)
+
+    def schedule(self) -> Plan:
         """Choose the chunks of one step and give them their blocks; `num_computed` advances at once."""
-        budget = self.config.prefill_chunk
-        plan: list[tuple[Request, Chunk]] = []
-        for request in self.running:
-            chunk = self._chunk(request, budget)
-            if chunk is None or not self.tables.allocate(
-                request,
-                chunk.start + chunk.num_tokens,
-                code="prompt" if chunk.kind == "prefill" else "decode",
-            ):
-                continue
-            budget -= chunk.num_tokens
-            plan.append((request, chunk))
-        while self.waiting and budget and len(self.running) < self.config.max_running:
-            request = self.waiting[0]
-            admitted = self._admit(request, budget)
-            if admitted is None:
-                break
-            budget -= admitted.num_tokens
-            plan.append((request, admitted))
-        for request, chunk in plan:
+        self._budget = self.config.budget
+        self._put_out = []
+        plan = Plan()
+        self._schedule_running(plan)
+        self._admit(plan)
+        for request, chunk in plan.chunks:
             request.num_computed = chunk.start + chunk.num_tokens
         return plan
 
-    def _chunk(self, request: Request, budget: int) -> Chunk | None:
-        num_tokens = min(request.num_tokens - request.num_computed, budget)
-        if num_tokens <= 0:
-            return None
-        decoding = request.num_generated > 0 and request.num_computed == request.num_tokens - 1
+    def _schedule_running(self, plan: Plan) -> None:
+        index = 0
+        while index < len(self.running) and self._budget > 0:
+            request = self.running[index]
+            chunk = self._chunk(request, alone=len(self.running) + len(self.waiting) == 1)
+            if not self._make_room(request, chunk, plan):
+                break  # it was put out itself: it was the last
+            self._budget -= chunk.num_tokens
+            plan.chunks.append((request, chunk))
+            index = self.running.index(request) + 1
+
+    def _make_room(self, request: Request, chunk: Chunk, plan: Plan) -> bool:
+        """Give a running request its blocks, putting others out while there are too few; False when it is put out."""
+        stop = chunk.start + chunk.num_tokens
+        code: Literal["prompt", "decode"] = "prompt" if chunk.kind == "prefill" else "decode"
+        while not self.tables.allocate(request, stop, code=code):
+            victim = self.running[-1] if self.config.order == "fcfs" else max(self.running, key=self._key)
+            self._preempt(victim, request, stop, plan)
+            if victim is request:
+                return False
+        return True
+
+    def _admit(self, plan: Plan) -> None:
+        while self.waiting:
+            head = self.waiting[0]
+            plan.blocked = self._let_in(head, plan)
+            if plan.blocked is not None:
+                return
+
+    def _let_in(self, request: Request, plan: Plan) -> Blocked | None:
+        """Let the head of the line run, or say what it lacks."""
+        if self._put_out:
+            return Blocked(request_id=request.request_id, code="preemption")
+        if self._budget <= 0:
+            return Blocked(request_id=request.request_id, code="budget")
+        if len(self.running) >= self.config.max_running:
+            return Blocked(request_id=request.request_id, code="slots")
+        swapped = request.state == "swapped"
+        lookup = None if swapped else self.tables.lookup(request)
+        before = request.num_computed
+        if lookup is not None:
+            request.num_computed = len(lookup.found) * self.tables.block_size
+        chunk = self._chunk(request, alone=len(self.running) + len(self.waiting) == 1)
+        stop = chunk.start + chunk.num_tokens
+        whole = request.num_tokens - request.num_computed
+        if not self.config.chunked_prefill and whole > self._budget and plan.chunks:
+            request.num_computed = before
+            return Blocked(request_id=request.request_id, code="budget")
+        missing = self._missing(request, stop, lookup)
+        if missing > 0:
+            request.num_computed = before
+            num_free = self.tables.pool.num_free
+            return Blocked(
+                request_id=request.request_id, code="blocks", num_blocks_needed=num_free + missing, num_free=num_free
+            )
+        if lookup is None:
+            self.tables.swap_in(request)
+        else:
+            self.tables.announce(request, lookup)
+            if request.state == "waiting":
+                request.num_hit_tokens = request.num_computed
+            self._emit(RequestStarted(request_id=request.request_id, num_hit_tokens=request.num_computed))
+        if not self.tables.allocate(request, stop, code="prompt", lookup=lookup):
+            raise AssertionError("a request that fits has room for its first chunk")
+        request.state = "running"
+        del self.waiting[0]
+        self.running.append(request)
+        self._budget -= chunk.num_tokens
+        plan.chunks.append((request, chunk))
+        return None
+
+    def _missing(self, request: Request, stop: int, lookup: Lookup | None) -> int:
+        """Blocks that the pool lacks for a waiting request: for all its known tokens, even if only some come now."""
+        if lookup is None:
+            return self.tables.num_needed_again(request, stop) - self.tables.pool.num_free
+        num_gone = 0 if self.tables.window is None else self.tables.num_gone(len(lookup.found))
+        most = self.tables.peak_blocks(request.num_tokens, self.config.max_chunk) + num_gone
+        return self.tables.shortage(request, most, lookup)
+
+    def _chunk(self, request: Request, *, alone: bool) -> Chunk:
+        rest = request.num_tokens - request.num_computed
+        decoding = rest == 1 and request.num_generated > 0
+        limit = self._budget
+        if not self.config.chunked_prefill:
+            limit = max(limit, rest)
+        elif not alone:
+            limit = min(limit, self.config.prefill_chunk)
         return Chunk(
             request_id=request.request_id,
             start=request.num_computed,
-            num_tokens=num_tokens,
+            num_tokens=min(rest, limit),
             kind="decode" if decoding else "prefill",
         )
 
-    def _admit(self, request: Request, budget: int) -> Chunk | None:
-        lookup = self.tables.lookup(request)
-        if not self.tables.admits(request, self.config.prefill_chunk, lookup.block_ids):
-            return None
-        request.num_computed = request.num_hit_tokens = len(lookup.block_ids) * self.tables.block_size
-        chunk = self._chunk(request, budget)
-        assert chunk is not None, "the last token is always computed"
-        self.tables.announce(request, lookup)
-        self._emit(RequestStarted(request_id=request.request_id, num_hit_tokens=request.num_hit_tokens))
-        if not self.tables.allocate(request, chunk.start + chunk.num_tokens, code="prompt", hits=lookup.block_ids):
-            raise AssertionError("a whole prompt that fits has room for its first chunk")
-        request.state = "running"
-        self.waiting.popleft()
-        self.running.append(request)
-        return chunk
+    def _preempt(self, victim: Request, request: Request, stop: int, plan: Plan) -> None:
+        """Take the blocks of a running request for another one."""
+        for index, (scheduled, chunk) in enumerate(plan.chunks):
+            if scheduled is victim:  # only by priority: its tokens of this step are given back
+                self.tables.forget_unwritten(victim, chunk.start)
+                self._budget += chunk.num_tokens
+                del plan.chunks[index]
+                break
+        else:
+            self.tables.forget_unwritten(victim, victim.num_computed)
+        held = [block_id for block_id in victim.block_table if block_id is not None]
+        wants_swap = self.config.preemption == "swap" and victim.num_computed > 0
+        swaps = wants_swap and self.tables.host.has_room(len(held))
+        pool = self.tables.pool
+        self._emit(
+            RequestPreempted(
+                request_id=victim.request_id,
+                reason=PreemptionReason(
+                    code="swap" if swaps else "recompute",
+                    order="last" if self.config.order == "fcfs" else "priority",
+                    for_request_id=request.request_id,
+                    num_blocks_needed=pool.num_free + self.tables.shortage(request, self.tables.blocks_for(stop)),
+                    num_free=pool.num_free,
+                    num_blocks_held=len(held),
+                    num_generated=victim.num_generated,
+                    num_lost_tokens=victim.num_computed,
+                    host_full=wants_swap and not swaps,
+                ),
+            )
+        )
+        self.running.remove(victim)
+        self._put_out.append(victim)
+        if swaps:
+            self.tables.swap_out(victim)
+            victim.state = "swapped"
+        else:
+            self.tables.release(victim, "preempted")
+            victim.state = "preempted"
+            victim.num_computed = 0
+            victim.window_start = 0
+        if self.config.order == "fcfs":
+            self.waiting.insert(0, victim)
+        else:
+            self.add(victim)
+
+    @staticmethod
+    def _key(request: Request) -> tuple[int, int]:
+        return request.priority, request.request_id

@@ -5,36 +5,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from kvviz.engine.blocks import BlockPool
+from kvviz.engine.host import HostTier
 from kvviz.engine.requests import Request
-from kvviz.events import AllocationReason, Event, LookupReason, PrefixLookedUp, ReleaseReason
+from kvviz.events import (
+    AllocationReason,
+    BlockFetched,
+    BlockOffloaded,
+    BlocksSwappedIn,
+    BlocksSwappedOut,
+    Event,
+    LookupReason,
+    PrefixLookedUp,
+    ReleaseReason,
+    RequestForked,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a prefix lookup found: blocks, first to last, and why not more."""
+    """What a prefix lookup found, first block to last: blocks of the pool, and hashes where the block is in the host
+    tier; and why not more.
+    """
 
-    block_ids: tuple[int, ...]
+    found: tuple[int | bytes, ...]
     reason: LookupReason
+
+    @property
+    def block_ids(self) -> tuple[int, ...]:
+        """Blocks of the pool among what was found."""
+        return tuple(item for item in self.found if isinstance(item, int))
+
+
+class Mover(Protocol):
+    """Copies the entries of whole blocks within the pool and between pool and host; each gives bytes and µs."""
+
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        """Within the pool."""
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        """From the pool to the host tier."""
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        """From the host tier to the pool."""
 
 
 class BlockTables:
     """Gives blocks to requests and takes them back.
 
-    `window`: how many tokens back the farthest-reading layer sees when every layer has a window, else None.
+    `window`: how many tokens back the farthest-reading layer sees when every layer has a window, else None. `mover`
+    copies entries, `host` is the second tier; with `offload` cached blocks that are evicted go there.
     """
 
     def __init__(
-        self, pool: BlockPool, block_size: int, emit: Callable[[Event], object], *, window: int | None = None
+        self,
+        pool: BlockPool,
+        block_size: int,
+        emit: Callable[[Event], object],
+        *,
+        window: int | None = None,
+        mover: Mover | None = None,
+        host: HostTier | None = None,
+        offload: bool = False,
     ) -> None:
         self.pool = pool
         self.block_size = block_size
         self.window = window
+        self.mover = mover
+        self.host = host or HostTier(0, emit)
+        self.offload = offload
         self._emit = emit
+        if offload:
+            pool.before_eviction = self._offload
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that `num_tokens` tokens fill, the last one perhaps in part."""
@@ -53,8 +99,13 @@ class BlockTables:
         The last token is always computed, since its logits are needed: at most ⌊(n − 1) / block size⌋ blocks hit.
         """
         limit = (request.num_tokens - 1) // self.block_size
-        block_ids = self.pool.find(request.hashes, limit)
-        return Lookup(tuple(block_ids), self._explain(request, len(block_ids), limit))
+        found: list[int | bytes] = []
+        for block_hash in request.hashes[:limit]:
+            block_ids = self.pool.find((block_hash,), 1)
+            if not block_ids and not (self.offload and block_hash in self.host):
+                break
+            found.append(block_ids[0] if block_ids else block_hash)
+        return Lookup(tuple(found), self._explain(request, len(found), limit))
 
     def announce(self, request: Request, lookup: Lookup) -> None:
         """Emit what a lookup found."""
@@ -62,51 +113,132 @@ class BlockTables:
             PrefixLookedUp(
                 request_id=request.request_id,
                 num_tokens=request.num_tokens,
-                num_hit_tokens=len(lookup.block_ids) * self.block_size,
+                num_hit_tokens=len(lookup.found) * self.block_size,
                 hit_block_ids=lookup.block_ids,
                 reason=lookup.reason,
+                num_host_tokens=(len(lookup.found) - len(lookup.block_ids)) * self.block_size,
             )
         )
 
-    def fits(self, request: Request, num_tokens: int, hits: tuple[int, ...] = ()) -> bool:
+    def fits(self, request: Request, num_tokens: int, lookup: Lookup | None = None) -> bool:
         """Whether the pool can give a request the blocks for its first `num_tokens` tokens.
 
         Hits that are free count too: taking them shortens the free queue. Those out of the window go back at once.
         """
-        num_held = len(request.block_table) + len(hits)
-        return self._have_room(self.blocks_for(num_tokens) - num_held, self._readable(hits))
+        return self.shortage(request, self.blocks_for(num_tokens), lookup) <= 0
 
-    def admits(self, request: Request, max_chunk: int, hits: tuple[int, ...]) -> bool:
-        """Whether the pool has the most blocks that a waiting request's known tokens will take at once."""
-        readable = self._readable(hits)
-        return self._have_room(self.peak_blocks(request.num_tokens, max_chunk) - len(readable), readable)
+    def num_gone(self, num_blocks: int) -> int:
+        """How many of a request's first `num_blocks` blocks are out of the window of the token after them."""
+        return self._window_start(num_blocks * self.block_size) // self.block_size
+
+    def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
+        """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
+        found = lookup.found if lookup else ()
+        hits = [item for item in found if isinstance(item, int)]
+        num_new = max(0, num_blocks - len(request.block_table) - len(hits))
+        num_copied = self._shared_index(request) is not None
+        num_free_hits = sum(self.pool.ref_counts[item] == 0 for item in self._readable(found) if isinstance(item, int))
+        return num_new + num_copied + num_free_hits - self.pool.num_free
 
     def allocate(
-        self, request: Request, num_tokens: int, *, code: Literal["prompt", "decode"], hits: tuple[int, ...] = ()
+        self, request: Request, num_tokens: int, *, code: Literal["prompt", "decode"], lookup: Lookup | None = None
     ) -> bool:
-        """Make room for the first `num_tokens` tokens: window release, hits, new blocks, registration of full ones.
+        """Make room for the first `num_tokens` tokens: window release, hits, copy-on-write, new blocks, registration.
 
         False when the pool has too few free blocks; then only blocks out of the window have been released.
         """
         self._release_window(request)
-        if not self.fits(request, num_tokens, hits):
+        if not self.fits(request, num_tokens, lookup):
             return False
-        for block_id in hits:
-            self.pool.share(request.request_id, len(request.block_table), block_id)
-            request.block_table.append(block_id)
-        request.num_cached_blocks += len(hits)
-        if hits:
+        self._copy_on_write(request)
+        if lookup and lookup.found:
+            self._take(request, lookup.found)
             self._release_window(request)
-        reason = AllocationReason(code=code, num_tokens=num_tokens, num_blocks_held=len(request.block_table))
-        for logical_index in range(len(request.block_table), self.blocks_for(num_tokens)):
-            request.block_table.append(self.pool.allocate(request.request_id, logical_index, reason))
+        self._grow(request, num_tokens, code)
         self._register(request, min(num_tokens, request.num_tokens) // self.block_size)
         return True
 
-    def release(self, request: Request, code: Literal["finished", "cancelled", "failed"]) -> None:
+    def fork(self, parent: Request, child: Request) -> bool:
+        """Give a fork the parent's blocks for the tokens that they share; False when the parent has none of them."""
+        num_computed = min(parent.num_computed, child.num_tokens - 1)
+        num_blocks = self.blocks_for(num_computed)
+        table = parent.block_table[:num_blocks]
+        if not any(block_id is not None for block_id in table):
+            return False
+        self.pool.fork([block_id for block_id in table if block_id is not None])
+        child.block_table = table
+        child.num_computed = num_computed
+        child.window_start = parent.window_start
+        child.num_cached_blocks = min(parent.num_cached_blocks, num_computed // self.block_size)
+        self._emit(
+            RequestForked(
+                request_id=child.request_id,
+                parent_id=parent.request_id,
+                block_ids=tuple(table),
+                num_computed=num_computed,
+                window_start=child.window_start,
+            )
+        )
+        return True
+
+    def swap_out(self, request: Request) -> None:
+        """Copy a request's blocks to the host tier as far as they are written, and release all it holds.
+
+        `HostTier.has_room` comes first.
+        """
+        written = request.block_table[: self.blocks_for(request.num_computed)]
+        held = [(index, block_id) for index, block_id in enumerate(written) if block_id is not None]
+        block_ids = [block_id for _, block_id in held]
+        host_ids = self.host.swap_out(request.request_id, len(held))
+        num_bytes, copy_us = self._moves.store_blocks(block_ids, host_ids)
+        self._emit(
+            BlocksSwappedOut(
+                request_id=request.request_id,
+                logical_indices=tuple(index for index, _ in held),
+                block_ids=tuple(block_ids),
+                host_ids=host_ids,
+                num_bytes=num_bytes,
+                copy_us=copy_us,
+            )
+        )
+        request.swapped_indices = [index for index, _ in held]
+        self.release(request, "swapped")
+
+    def swap_in(self, request: Request) -> None:
+        """Bring a swapped request's blocks back into the pool. `fits_again` comes first."""
+        reason = AllocationReason(code="swap_in", num_tokens=request.num_computed, num_blocks_held=0)
+        request.block_table = [None] * request.swapped_indices[0]
+        for index in request.swapped_indices:
+            request.block_table.append(self.pool.allocate(request.request_id, index, reason))
+        block_ids = [block_id for block_id in request.block_table if block_id is not None]
+        host_ids = self.host.swap_in(request.request_id)
+        num_bytes, copy_us = self._moves.load_blocks(host_ids, block_ids)
+        self._emit(
+            BlocksSwappedIn(
+                request_id=request.request_id,
+                logical_indices=tuple(request.swapped_indices),
+                block_ids=tuple(block_ids),
+                host_ids=host_ids,
+                num_bytes=num_bytes,
+                copy_us=copy_us,
+            )
+        )
+        request.num_cached_blocks = request.swapped_indices[0]
+        request.swapped_indices = []
+        self._register(request, request.num_computed // self.block_size)
+
+    def num_needed_again(self, request: Request, num_tokens: int) -> int:
+        """Blocks that a swapped request needs to go on to `num_tokens` tokens."""
+        gone = request.swapped_indices[0]
+        return self.blocks_for(num_tokens) - gone
+
+    def release(
+        self, request: Request, code: Literal["finished", "cancelled", "failed", "preempted", "swapped"]
+    ) -> None:
         """Take back all blocks of a request, the end of its table first."""
         self._release(request, range(len(request.block_table)), ReleaseReason(code=code))
-        request.block_table.clear()
+        request.block_table = []
+        request.num_cached_blocks = 0
 
     def forget_unwritten(self, request: Request, num_written: int) -> None:
         """Drop the prefixes of a request's blocks that were registered for tokens from `num_written` on."""
@@ -121,19 +253,102 @@ class BlockTables:
         if not self.pool.prefix_cache:
             return
         for index in range(request.num_cached_blocks, num_full_blocks):
-            block_id = request.block_table[index]
-            if block_id is not None:
-                parent = request.hashes[index - 1] if index else None
-                self.pool.register(request.request_id, index, block_id, request.hashes[index], parent)
+            self._register_block(request, index)
         request.num_cached_blocks = max(request.num_cached_blocks, num_full_blocks)
 
-    def _have_room(self, num_needed: int, hits: tuple[int, ...]) -> bool:
-        num_free_hits = sum(self.pool.ref_counts[block_id] == 0 for block_id in hits)
-        return max(0, num_needed) + num_free_hits <= self.pool.num_free
+    def _register_block(self, request: Request, index: int) -> None:
+        block_id = request.block_table[index]
+        if block_id is None:
+            return
+        first = index * self.block_size
+        self.pool.register(
+            request.request_id,
+            index,
+            block_id,
+            request.hashes[index],
+            request.hashes[index - 1] if index else None,
+            request.token_ids[first : first + self.block_size],
+            request.extra_keys,
+        )
 
-    def _readable(self, hits: tuple[int, ...]) -> tuple[int, ...]:
+    @property
+    def _moves(self) -> Mover:
+        assert self.mover is not None, "a mover is needed for copies"
+        return self.mover
+
+    def _grow(self, request: Request, num_tokens: int, code: Literal["prompt", "decode"]) -> None:
+        reason = AllocationReason(code=code, num_tokens=num_tokens, num_blocks_held=len(request.block_table))
+        for logical_index in range(len(request.block_table), self.blocks_for(num_tokens)):
+            request.block_table.append(self.pool.allocate(request.request_id, logical_index, reason))
+
+    def _shared_index(self, request: Request) -> int | None:
+        """Logical block that the request writes next, when it holds it and others use it too."""
+        index = request.num_computed // self.block_size
+        if index >= len(request.block_table):
+            return None
+        block_id = request.block_table[index]
+        return index if block_id is not None and self.pool.ref_counts[block_id] > 1 else None
+
+    def _copy_on_write(self, request: Request) -> None:
+        index = self._shared_index(request)
+        if index is None:
+            return
+        source = request.block_table[index]
+        assert source is not None
+        num_tokens = request.num_computed - index * self.block_size
+        request.block_table[index] = self.pool.copy(
+            request.request_id, index, source, num_tokens, self._moves.copy_block
+        )
+
+    def _take(self, request: Request, found: Sequence[int | bytes]) -> None:
+        """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""
+        host_ids = {item: self.host.take_out(item) for item in found if isinstance(item, bytes)}
+        request.block_table = [item if isinstance(item, int) else None for item in found]
+        for index, item in enumerate(found):
+            if isinstance(item, int):
+                self.pool.share(request.request_id, index, item)
+        for index, item in enumerate(found):
+            if isinstance(item, bytes):
+                request.block_table[index] = self._fetch(request, index, item, host_ids[item])
+                self._register_block(request, index)
+        request.num_cached_blocks = len(found)
+
+    def _fetch(self, request: Request, index: int, block_hash: bytes, host_id: int) -> int:
+        num_tokens = (index + 1) * self.block_size
+        reason = AllocationReason(code="fetch", num_tokens=num_tokens, num_blocks_held=index)
+        block_id = self.pool.allocate(request.request_id, index, reason)
+        num_bytes, copy_us = self._moves.load_blocks([host_id], [block_id])
+        self.host.give_back(host_id)
+        self._emit(
+            BlockFetched(
+                request_id=request.request_id,
+                logical_index=index,
+                block_id=block_id,
+                host_id=host_id,
+                hash=block_hash.hex(),
+                num_bytes=num_bytes,
+                copy_us=copy_us,
+            )
+        )
+        return block_id
+
+    def _offload(self, block_id: int, block_hash: bytes) -> None:
+        """Keep a prefix in the host tier whose only copy in the pool is about to go."""
+        if len(self.pool.cached[block_hash]) > 1:
+            return
+        host_id = self.host.keep(block_hash, self.pool.step)
+        if host_id is None:
+            return
+        num_bytes, copy_us = self._moves.store_blocks([block_id], [host_id])
+        self._emit(
+            BlockOffloaded(
+                block_id=block_id, host_id=host_id, hash=block_hash.hex(), num_bytes=num_bytes, copy_us=copy_us
+            )
+        )
+
+    def _readable(self, found: Sequence[int | bytes]) -> Sequence[int | bytes]:
         """The hits that are still in the window of the token after them."""
-        return hits[self._window_start(len(hits) * self.block_size) // self.block_size :]
+        return found[self._window_start(len(found) * self.block_size) // self.block_size :]
 
     def _window_start(self, num_computed: int) -> int:
         """First position that the next token, or any later one, reads."""
@@ -162,10 +377,6 @@ class BlockTables:
             return LookupReason(code="disabled")
         if limit == 0:
             return LookupReason(code="shorter_than_block")
-        if num_hits < limit:
-            if not self.pool.cached:
-                return LookupReason(code="nothing_cached")
-            return LookupReason(code="differs", position=num_hits * self.block_size)
-        if self.pool.find(request.hashes[limit:], 1):
-            return LookupReason(code="last_token", position=request.num_tokens - 1)
-        return LookupReason(code="hit")
+        return self.pool.memory.explain(
+            request.token_ids, request.hashes, num_hits, limit, self.block_size, request.extra_keys
+        )

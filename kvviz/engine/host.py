@@ -1,0 +1,85 @@
+"""The host tier: a second, larger and slower store of blocks, for swapped requests and for prefixes that left the pool.
+
+It knows which of its blocks hold what; a runner copies the tensors. Blocks of swapped requests stay until they return;
+prefixes make room for them and for each other, the one used least lately first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from kvviz.digest import short_hash
+from kvviz.events import Event, HostEvicted
+
+
+class HostTier:
+    """`num_blocks` host blocks. `cached`: prefix hash → host block, least lately used first."""
+
+    def __init__(self, num_blocks: int, emit: Callable[[Event], object]) -> None:
+        self.num_blocks = num_blocks
+        self.cached: OrderedDict[bytes, int] = OrderedDict()
+        self.swapped: dict[int, tuple[int, ...]] = {}
+        self._free = list(range(num_blocks))
+        self._since: dict[int, int] = {}
+        self._emit = emit
+        heapify(self._free)
+
+    @property
+    def num_swapped(self) -> int:
+        """Host blocks of swapped requests."""
+        return sum(map(len, self.swapped.values()))
+
+    def has_room(self, count: int) -> bool:
+        """Whether `count` more blocks of a swapped request fit, prefixes giving way."""
+        return self.num_swapped + count <= self.num_blocks
+
+    def swap_out(self, request_id: int, count: int) -> tuple[int, ...]:
+        """Host blocks for a request's blocks. `has_room` comes first."""
+        host_ids = tuple(self._take() for _ in range(count))
+        self.swapped[request_id] = host_ids
+        return host_ids
+
+    def swap_in(self, request_id: int) -> tuple[int, ...]:
+        """Free the host blocks of a request and say which they were."""
+        host_ids = self.swapped.pop(request_id)
+        for host_id in host_ids:
+            heappush(self._free, host_id)
+        return host_ids
+
+    def keep(self, block_hash: bytes, step: int) -> int | None:
+        """A host block for a prefix that leaves the pool; None when it is there already or nothing may give way."""
+        if block_hash in self.cached:
+            self.cached.move_to_end(block_hash)
+            return None
+        if not self._free and not self.cached:
+            return None
+        host_id = self._take()
+        self.cached[block_hash] = host_id
+        self._since[host_id] = step
+        return host_id
+
+    def __contains__(self, block_hash: bytes) -> bool:
+        return block_hash in self.cached
+
+    def take_out(self, block_hash: bytes) -> int:
+        """The host block of a prefix that returns to the pool; nobody gets it before it is given back."""
+        return self.cached.pop(block_hash)
+
+    def give_back(self, host_id: int) -> None:
+        """A host block that was taken out is free."""
+        heappush(self._free, host_id)
+
+    def state(self) -> list[tuple[int, int]]:
+        """Pairs of host block and short hash (0: of a swapped request), ascending, for the digest."""
+        held = [(host_id, short_hash(block_hash)) for block_hash, host_id in self.cached.items()]
+        held += [(host_id, 0) for host_ids in self.swapped.values() for host_id in host_ids]
+        return sorted(held)
+
+    def _take(self) -> int:
+        if not self._free:
+            block_hash, host_id = self.cached.popitem(last=False)
+            self._emit(HostEvicted(host_id=host_id, hash=block_hash.hex(), since_step=self._since[host_id]))
+            return host_id
+        return heappop(self._free)
