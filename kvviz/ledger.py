@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvviz.errors import MissingError
-from kvviz.events import BlockAllocated, Event, KvWritten, StepStarted
+from kvviz.events import (
+    BlockAllocated,
+    BlockCopied,
+    BlockFetched,
+    BlockOffloaded,
+    BlocksSwappedIn,
+    BlocksSwappedOut,
+    Event,
+    KvWritten,
+    StepStarted,
+)
 
 #: Writes that can still be asked for; older ones are forgotten.
 MAX_WRITES = 100_000
@@ -25,11 +35,16 @@ class Write:
 
 
 class SlotLedger:
-    """Folds events into `slot_seq` [slots]: the `write_seq` of what a slot holds, -1 while its block is blank."""
+    """Folds events into `slot_seq` [slots]: the `write_seq` of what a slot holds, -1 while its block is blank.
+
+    Entries keep it when their block is copied, or leaves for the host tier and comes back.
+    """
 
     def __init__(self, num_blocks: int, block_size: int, *, max_writes: int = MAX_WRITES) -> None:
         self.block_size = block_size
         self.slot_seq = np.full(num_blocks * block_size, -1, dtype=np.int64)
+        self._slot_position = np.full(num_blocks * block_size, -1, dtype=np.int64)
+        self._host: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.step = 0
         self._max_writes = max_writes
         self._writes: dict[int, Write] = {}
@@ -41,18 +56,48 @@ class SlotLedger:
         if isinstance(event, KvWritten):
             slots = np.array(event.slots, dtype=np.int64)
             self.slot_seq[slots] = seq
+            self._slot_position[slots] = event.positions
             self._writes[seq] = Write(event.request_id, event.positions[0], slots, self.step)
             self._order.append(seq)
             if len(self._order) > self._max_writes:
                 del self._writes[self._order.popleft()]
         elif isinstance(event, BlockAllocated):
-            first = event.block_id * self.block_size
-            self.slot_seq[first : first + self.block_size] = -1
-            oldest = self._order[0] if self._order else 0
-            kept = [taken for taken in self._taken[event.block_id] if taken[0] > oldest]
-            self._taken[event.block_id] = [*kept, (seq, self.step)]  # another list: somebody may be reading this one
+            self._take(event.block_id, seq)
+        elif isinstance(event, BlockCopied):
+            self._take(event.block_id, seq)
+            source, target = self._slots(event.from_block_id), self._slots(event.block_id)
+            for array in (self.slot_seq, self._slot_position):
+                array[target][: event.num_tokens] = array[source][: event.num_tokens]
+        elif isinstance(event, BlocksSwappedOut):
+            for block_id, host_id in zip(event.block_ids, event.host_ids, strict=True):
+                self._store(block_id, host_id)
+        elif isinstance(event, BlockOffloaded):
+            self._store(event.block_id, event.host_id)
+        elif isinstance(event, BlocksSwappedIn):
+            for block_id, host_id in zip(event.block_ids, event.host_ids, strict=True):
+                self._load(host_id, block_id)
+        elif isinstance(event, BlockFetched):
+            self._load(event.host_id, event.block_id)
         elif isinstance(event, StepStarted):
             self.step = event.step
+
+    def _slots(self, block_id: int) -> slice:
+        return slice(block_id * self.block_size, (block_id + 1) * self.block_size)
+
+    def _take(self, block_id: int, seq: int) -> None:
+        """A block was handed out: it is blank."""
+        self.slot_seq[self._slots(block_id)] = -1
+        oldest = self._order[0] if self._order else 0
+        kept = [taken for taken in self._taken[block_id] if taken[0] > oldest]
+        self._taken[block_id] = [*kept, (seq, self.step)]  # another list: somebody may be reading this one
+
+    def _store(self, block_id: int, host_id: int) -> None:
+        slots = self._slots(block_id)
+        self._host[host_id] = self.slot_seq[slots].copy(), self._slot_position[slots].copy()
+
+    def _load(self, host_id: int, block_id: int) -> None:
+        slots = self._slots(block_id)
+        self.slot_seq[slots], self._slot_position[slots] = self._host.pop(host_id)
 
     def slot_of(self, request_id: int, position: int, write_seq: int) -> int:
         """Slot where that write put the position and still is.
@@ -69,6 +114,9 @@ class SlotLedger:
             )
         slot = int(write.slots[position - write.start])
         if self.slot_seq[slot] != write_seq:
+            elsewhere = np.flatnonzero((self.slot_seq == write_seq) & (self._slot_position == position))
+            if len(elsewhere):
+                return int(elsewhere[0])
             step = next((step for seq, step in self._taken[slot // self.block_size] if seq > write_seq), self.step)
             raise MissingError(
                 f"This entry is gone since step {step}: its block was handed to somebody else.",

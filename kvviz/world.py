@@ -45,11 +45,14 @@ class RequestWorld:
 
 @dataclass(slots=True, kw_only=True)
 class HostBlock:
-    """A block of the host tier: of a prefix (`hash`) or of a swapped request, with its entries by offset."""
+    """A block of the host tier: of a prefix (`hash`) or of a swapped request.
+
+    `entries`: [offset, request, position, seq, token] each.
+    """
 
     hash: str | None
     request_id: int | None
-    entries: dict[int, list[int]]
+    entries: list[list[int]]
 
 
 class World:
@@ -165,19 +168,18 @@ class World:
         for slot in range(block_id * self.block_size, (block_id + 1) * self.block_size):
             self.slots.pop(slot, None)
 
-    def _take_entries(self, block_id: int) -> dict[int, list[int]]:
-        """The entries of a block by offset."""
+    def _take_entries(self, block_id: int) -> list[list[int]]:
+        """The entries of a block: [offset, request, position, seq, token] each."""
         first = block_id * self.block_size
-        return {
-            slot - first: list(self.slots[slot]) for slot in range(first, first + self.block_size) if slot in self.slots
-        }
+        slots = range(first, first + self.block_size)
+        return [[slot - first, *self.slots[slot]] for slot in slots if slot in self.slots]
 
-    def _put_entries(self, block_id: int, entries: dict[int, list[int]]) -> None:
-        for offset, entry in entries.items():
-            self.slots[block_id * self.block_size + int(offset)] = list(entry)
+    def _put_entries(self, block_id: int, entries: list[list[int]]) -> None:
+        for offset, *entry in entries:
+            self.slots[block_id * self.block_size + offset] = entry
 
     def _append_block(self, event: dict[str, Any]) -> RequestWorld:
-        """Put a block into a table: next in it, or where there is a hole (hits in the pool come before those elsewhere)."""
+        """Put a block into a table: behind its last, or into a hole (the pool's hits come before the host's)."""
         request = self.requests[event["request_id"]]
         index, table = event["logical_index"], request.table
         table.extend([-1] * (index + 1 - len(table)))
@@ -287,9 +289,7 @@ class World:
         self._expect(request.table[index] == source, f"block {source} is not in the table at {index}")
         self._expect(self.ref_count[source] > 1, f"block {source} is not shared")
         self._pop_head(block_id)
-        entries = {
-            offset: entry for offset, entry in self._take_entries(source).items() if offset < event["num_tokens"]
-        }
+        entries = [entry for entry in self._take_entries(source) if entry[0] < event["num_tokens"]]
         self._put_entries(block_id, entries)
         self.ref_count[source] -= 1
         request.table[index] = block_id

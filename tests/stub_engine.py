@@ -10,7 +10,7 @@ import orjson
 
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine, Sample, Segment, StepResult
-from kvviz.events import BlockAllocated, Event, RequestAdded, TokenSampled
+from kvviz.events import BlockAllocated, BlocksReleased, Event, HostEvicted, RequestAdded, TokenSampled
 
 LAYERS = (0, 1)
 
@@ -28,6 +28,7 @@ class StubRunner:
         self.fail_next = False
         self.num_forwards = 0
         self.entries: dict[int, object] = {}
+        self.host: dict[int, dict[int, object]] = {}
         self.block_size = 0
         self._window = window
         self.known: dict[int, tuple[str | None, list[int]]] = {}
@@ -51,8 +52,35 @@ class StubRunner:
         elif isinstance(event, TokenSampled):
             self.known[event.request_id][1].append(event.token_id)
         elif isinstance(event, BlockAllocated):
-            for slot in range(event.block_id * self.block_size, (event.block_id + 1) * self.block_size):
-                self.entries.pop(slot, None)
+            self._blank(event.block_id)
+        elif isinstance(event, BlocksReleased):
+            for block_id in event.prepended:
+                self._blank(block_id)
+        elif isinstance(event, HostEvicted):
+            del self.host[event.host_id]
+
+    def _slots(self, block_id: int) -> range:
+        return range(block_id * self.block_size, (block_id + 1) * self.block_size)
+
+    def _blank(self, block_id: int) -> None:
+        for slot in self._slots(block_id):
+            self.entries.pop(slot, None)
+
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        for slot, to in zip(self._slots(source), self._slots(target), strict=True):
+            self.entries[to] = self.entries.get(slot)
+        return self.block_size, 1
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        for block_id, host_id in zip(block_ids, host_ids, strict=True):
+            self.host[host_id] = {offset: self.entries.get(slot) for offset, slot in enumerate(self._slots(block_id))}
+        return self.block_size * len(block_ids), 1
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        for block_id, host_id in zip(block_ids, host_ids, strict=True):
+            for offset, entry in self.host.pop(host_id).items():
+                self.entries[block_id * self.block_size + offset] = entry
+        return self.block_size * len(block_ids), 1
 
     def entry(self, request_id: int, position: int) -> object:
         salt, token_ids = self.known[request_id]

@@ -31,6 +31,14 @@ class BlockMachine(RuleBasedStateMachine):
         prefill_chunk=st.sampled_from([1, 2, 4, 5, 8, 12]),
         prefix_cache=st.sampled_from([True, True, True, False]),
         window=st.sampled_from([None, None, None, 1, 2, 3, 5, 8]),
+        max_running=st.sampled_from([1, 2, 3, 8]),
+        token_budget=st.sampled_from([None, None, 1, 3, 9]),
+        chunked_prefill=st.sampled_from([True, True, False]),
+        order=st.sampled_from(["fcfs", "priority"]),
+        preemption=st.sampled_from(["recompute", "swap"]),
+        eviction=st.sampled_from(["lru", "lru", "fifo", "lfu", "random"]),
+        num_host_blocks=st.sampled_from([0, 1, 3, 8]),
+        offload=st.booleans(),
     )
     def begin(self, window: int | None, **sizes: Any) -> None:
         self.config = EngineConfig(**sizes)
@@ -46,7 +54,7 @@ class BlockMachine(RuleBasedStateMachine):
         if data["type"] == "step_started":
             self.step_events, self.marked = [], head
         self.step_events.append(data)
-        if data["type"] in ("block_evicted", "block_allocated"):
+        if data["type"] in ("block_evicted", "block_allocated", "block_copied"):
             assert data["block_id"] == head, "the victim is not the block that was marked"
             untouched = not any(earlier["type"] in TAKES for earlier in self.step_events[:-1])
             if untouched:
@@ -62,6 +70,37 @@ class BlockMachine(RuleBasedStateMachine):
             assert self.world.check is not None
             assert self.world.check["ok"], self.world.check
 
+    @precondition(lambda self: self.engine.num_requests)
+    @rule(data=st.data(), own=st.sampled_from([None, 1, 2, 3]), more=st.integers(-2, 4))
+    def fork(self, data: st.DataObject, own: int | None, more: int) -> None:
+        """Branch off at any place; what is refused changes nothing."""
+        parent_id = data.draw(st.integers(0, self.engine.num_requests - 1))
+        known = len(self.runner.known[parent_id][1])
+        position = data.draw(st.integers(max(0, known - 6), known + 1))
+        num_before, digest = self.engine.num_requests, self.engine.digest()
+        parent = self.world.requests[parent_id]
+        try:
+            child_id = self.engine.fork(parent_id, position, own, max_new_tokens=max(1, parent.max_new_tokens + more))
+        except RequestError as error:
+            assert error.code in ("bad_position", "bad_tokens", "never_fits")
+            assert (self.engine.num_requests, self.engine.digest()) == (num_before, digest)
+            return
+        child = self.world.requests[child_id]
+        assert child.tokens == parent.tokens[:position] + ([] if own is None else [own])
+        assert child.prompt_length == parent.prompt_length
+        if child.state == "running":
+            assert child.table == parent.table[: len(child.table)]
+            assert child.num_computed == min(parent.num_computed, len(child.tokens) - 1)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), priority=st.integers(-2, 2))
+    def reprioritise(self, data: st.DataObject, priority: int) -> None:
+        request = data.draw(st.sampled_from(self.live))
+        self.engine.reprioritise(request.request_id, priority)
+        waiting = self.engine.scheduler.waiting
+        if self.config.order == "priority":
+            assert waiting == sorted(waiting, key=lambda request: (request.priority, request.request_id))
+
     @property
     def live(self) -> list[Request]:
         return [*self.engine.scheduler.waiting, *self.engine.scheduler.running]
@@ -74,6 +113,8 @@ class BlockMachine(RuleBasedStateMachine):
         salt=st.sampled_from([None, None, None, "s"]),
         stop=st.sampled_from([(), (), (3, 5, 8, 13)]),
         temperature=st.sampled_from([0.0, 1.0]),
+        priority=st.integers(-1, 1),
+        num_samples=st.sampled_from([1, 1, 1, 3]),
     )
     def add_request(
         self,
@@ -84,9 +125,18 @@ class BlockMachine(RuleBasedStateMachine):
         salt: str | None,
         stop: tuple[int, ...],
         temperature: float,
+        priority: int,
+        num_samples: int,
     ) -> None:
-        sampling = SamplingParams(temperature=temperature)
-        self._add(stem[:shared] + tail, max_new_tokens, salt=salt, stop_token_ids=stop, sampling=sampling)
+        self._add(
+            stem[:shared] + tail,
+            max_new_tokens,
+            salt=salt,
+            stop_token_ids=stop,
+            sampling=SamplingParams(temperature=temperature),
+            priority=priority,
+            num_samples=num_samples,
+        )
 
     @precondition(lambda self: self.engine.num_requests)
     @rule(data=st.data(), turn=st.lists(st.integers(0, 9), min_size=1, max_size=9))
@@ -171,6 +221,19 @@ class BlockMachine(RuleBasedStateMachine):
         )
 
     @invariant()
+    def the_host_tier_holds_what_was_moved_there(self) -> None:
+        held = [host_id for host_id, _ in self.engine.host.state()]
+        assert len(held) == len(set(held)) <= self.config.num_host_blocks
+        assert set(held) == set(self.world.host)
+        swapped = {request.request_id for request in self.live if request.state == "swapped"}
+        assert set(self.engine.host.swapped) == swapped
+
+    @invariant()
+    def nobody_is_lost(self) -> None:
+        assert len(self.live) == len({request.request_id for request in self.live})
+        assert len(self.live) + self.engine.num_finished == self.engine.num_requests
+
+    @invariant()
     def nothing_leaks(self) -> None:
         if not self.engine.scheduler.running:
             assert self.engine.pool.num_free == self.config.num_blocks
@@ -212,7 +275,7 @@ class BlockMachine(RuleBasedStateMachine):
 
 
 #: Events that take blocks out of the free queue or put them in.
-TAKES = {"block_allocated", "block_shared", "blocks_released"}
+TAKES = {"block_allocated", "block_copied", "block_shared", "blocks_released"}
 
 TestBlockMachine = BlockMachine.TestCase
 TestBlockMachine.settings = settings(
@@ -226,7 +289,7 @@ TestBlockMachine.settings = settings(
 def test_hits_out_of_the_window_make_room_at_once() -> None:
     """A continued conversation hits more blocks than its window reads, and the pool holds no more than those."""
     events: list[Any] = []
-    config = EngineConfig(num_blocks=8, block_size=1, prefill_chunk=4)
+    config = EngineConfig(num_blocks=8, block_size=1, prefill_chunk=4, max_running=1)
     engine, _ = stub_engine(config, StubRunner(window=2), events.append)
     engine.add_request([1, 2, 3, 4, 5, 6], max_new_tokens=1)
     while engine.step():

@@ -86,11 +86,11 @@ class Manager:
 
     def admit(self, name: str, request: Request, *, look_up: bool = True) -> tuple[tuple[int, ...], bool]:
         """Hits, and whether the rest was allocated."""
-        hits = self.tables.lookup(request).block_ids if look_up else ()
-        ok = self.tables.allocate(request, request.num_tokens, code="prompt", hits=hits)
+        lookup = self.tables.lookup(request) if look_up else None
+        ok = self.tables.allocate(request, request.num_tokens, code="prompt", lookup=lookup)
         if ok:
             self.requests[name] = request
-        return hits, ok
+        return lookup.block_ids if lookup else (), ok
 
     def append(self, name: str, tokens: list[int]) -> bool:
         request = self.requests[name]

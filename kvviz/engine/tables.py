@@ -159,11 +159,12 @@ class BlockTables:
         return True
 
     def fork(self, parent: Request, child: Request) -> bool:
-        """Give a fork the parent's blocks for the tokens that they share; False when the parent has none of them."""
+        """Give a fork the parent's blocks for the tokens that they share; False when those that it reads are gone."""
         num_computed = min(parent.num_computed, child.num_tokens - 1)
         num_blocks = self.blocks_for(num_computed)
         table = parent.block_table[:num_blocks]
-        if not any(block_id is not None for block_id in table):
+        read = table[self._window_start(num_computed) // self.block_size :]
+        if not read or None in read:  # nothing is computed, or the parent's window has left what the fork reads
             return False
         self.pool.fork([block_id for block_id in table if block_id is not None])
         child.block_table = table

@@ -93,7 +93,14 @@ class PagedCache(Cache):
     """
 
     def __init__(
-        self, geometry: ModelGeometry, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+        self,
+        geometry: ModelGeometry,
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        num_host_blocks: int = 0,
     ) -> None:
         super().__init__(layer_class_to_replicate=DynamicLayer)
         self.block_size = block_size
@@ -102,9 +109,10 @@ class PagedCache(Cache):
         self.plan = StepPlan.of([], block_size)
         self.written_layers: list[int] = []
         self.written_ns: list[int] = []
-        self._pool = torch.zeros(
-            num_blocks * block_size * geometry.bytes_per_token // dtype.itemsize, dtype=dtype, device=device
-        )
+        values_per_block = block_size * geometry.bytes_per_token // dtype.itemsize
+        self.block_bytes = values_per_block * dtype.itemsize
+        self._pool = torch.zeros(num_blocks * values_per_block, dtype=dtype, device=device)
+        self._host = torch.empty(num_host_blocks, values_per_block, dtype=dtype, device="cpu")
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
         self._stores: dict[int, list[torch.Tensor]] = {}  # what a layer reads at once: K and V together, or each
@@ -182,6 +190,40 @@ class PagedCache(Cache):
         for layer, part in parts.items():
             rows[layer, :, : part.shape[1]] = part
         return rows
+
+    def copy_block(self, source: int, target: int) -> int:
+        """Copy all entries of a block to another; the bytes moved."""
+        for store in self._each_store():
+            store[target] = store[source]
+        return self.block_bytes
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> int:
+        """Copy blocks to the host tier; the bytes moved."""
+        for part, store in self._host_parts():
+            part[list(host_ids)] = store[list(block_ids)].flatten(1).to(part.device)
+        return self.block_bytes * len(block_ids)
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> int:
+        """Copy blocks back from the host tier; the bytes moved."""
+        for part, store in self._host_parts():
+            store[list(block_ids)] = part[list(host_ids)].view(-1, *store.shape[1:]).to(store.device)
+        return self.block_bytes * len(block_ids)
+
+    def _each_store(self) -> list[torch.Tensor]:
+        return [store for stores in self._stores.values() for store in stores]
+
+    def _host_parts(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """For each store its columns of the host tier, [host blocks, heads × B × d]."""
+        parts, at = [], 0
+        for store in self._each_store():
+            size = store[0].numel()
+            parts.append((self._host[:, at : at + size], store))
+            at += size
+        return parts
+
+    def fill_host_block(self, host_id: int, value: float) -> None:
+        """Overwrite a block of the host tier; what a test does to prove that nobody reads it."""
+        self._host[host_id] = value
 
     def fill_block(self, block_id: int, value: float) -> None:
         """Overwrite every entry of a block in every layer; what a test does to prove that nobody reads it."""

@@ -53,7 +53,14 @@ class ModelRunner:
         self.logits: torch.Tensor | None = None
         self.sampler = Sampler(config.seed, config.num_candidates)
         parameter = next(self.model.parameters())
-        self.cache = PagedCache(geometry, config.num_blocks, config.block_size, parameter.dtype, parameter.device)
+        self.cache = PagedCache(
+            geometry,
+            config.num_blocks,
+            config.block_size,
+            parameter.dtype,
+            parameter.device,
+            num_host_blocks=config.num_host_blocks,
+        )
         self._on_step = on_step
         self._keep_logits = keep_logits
         self._picks_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
@@ -99,6 +106,24 @@ class ModelRunner:
             read_us=[(at - began) // 1_000 for at in self.door.capture.read_ns],
             forward_us=(ended - began) // 1_000,
         )
+
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        """Copy a block within the pool."""
+        return self._timed(lambda: self.cache.copy_block(source, target))
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        """Copy blocks of the pool into the host tier."""
+        return self._timed(lambda: self.cache.store_blocks(block_ids, host_ids))
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        """Copy blocks of the host tier into the pool."""
+        return self._timed(lambda: self.cache.load_blocks(host_ids, block_ids))
+
+    @staticmethod
+    def _timed(move: Callable[[], int]) -> tuple[int, int]:
+        began = time.perf_counter_ns()
+        num_bytes = move()
+        return num_bytes, (time.perf_counter_ns() - began) // 1_000
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""

@@ -148,9 +148,21 @@ class ModelSession:
                 "block_size": self.config.block_size,
                 "bytes_per_token": geometry.bytes_per_token,
                 "bytes": self._runner.cache.num_bytes,
+                "num_host_blocks": self.config.num_host_blocks,
             },
-            "policies": {"prefix_cache": self.config.prefix_cache, "eviction": "lru"},
-            "scheduler": {"prefill_chunk": self.config.prefill_chunk, "max_running": self.config.max_running},
+            "policies": {
+                "prefix_cache": self.config.prefix_cache,
+                "eviction": self.config.eviction,
+                "offload": self.config.offload,
+            },
+            "scheduler": {
+                "prefill_chunk": self.config.prefill_chunk,
+                "max_running": self.config.max_running,
+                "token_budget": self.config.budget,
+                "chunked_prefill": self.config.chunked_prefill,
+                "order": self.config.order,
+                "preemption": self.config.preemption,
+            },
             "seed": self.config.seed,
         }
 

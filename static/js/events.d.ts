@@ -30,38 +30,83 @@ export interface SamplingParams {
 }
 
 /**
- * Why a prefix lookup found what it found.
+ * Where a request branched off: it has the tokens of `parent_id` before `position`, and one of its own there.
  *
- * `code`: `hit` (every full block that may hit did), `last_token` (one more block matches, but the token at
- * `position`, the last, must be computed), `differs` (no cached block continues the chain at `position`: other tokens,
- * or that block was evicted), `shorter_than_block`, `nothing_cached`, `disabled`.
+ * `token_id` None: the branch computes the token before `position` again and samples its own.
+ */
+export interface ForkOrigin {
+  parent_id: number;
+  position: number;
+  token_id: number | null;
+}
+
+/**
+ * Why a prefix lookup found what it found, and not more.
+ *
+ * `code`: `hit` (every full block that may hit did) · `last_token` (one more block matches, but the token at
+ * `position`, the last, must be computed) · `differs` (what was cached most like this prompt has another token at
+ * `position`) · `ends` (nothing longer was ever cached: it ends before `position`) · `evicted` (the block that goes on
+ * at `position` was evicted at `step`) · `other_keys` (the same tokens are or were cached under another key, named in
+ * `keys`: salt, dtype, weights …) · `less_than_block` (something cached shares its first `position` tokens, less than
+ * a block) · `nothing_shared` · `nothing_cached` · `shorter_than_block` (the prompt has no full block that may hit) ·
+ * `disabled`. `num_shared_tokens`: the longest beginning shared with anything that is or was cached under the same
+ * keys; the last 4,096 evicted blocks are remembered.
  */
 export interface LookupReason {
-  code: "hit" | "last_token" | "differs" | "shorter_than_block" | "nothing_cached" | "disabled";
+  code: "hit" | "last_token" | "differs" | "ends" | "evicted" | "other_keys" | "less_than_block" | "nothing_shared" | "nothing_cached" | "shorter_than_block" | "disabled";
   position: number | null;
+  num_shared_tokens: number;
+  step: number | null;
+  keys: string[];
 }
 
 /**
  * Why this cached block and no other: the policy, its place in the free queue, and who stood behind it.
  *
- * `free_since_step` is the step in which its last user left (0: before the first step). `alternatives` are the next
- * block ids of the queue, head first, at most four; `num_free` is the length of the queue before the block was taken.
+ * The queue is in the order of the policy: `lru` by when the last user left, `fifo` by when the prefix was cached,
+ * `lfu` by how often it was hit (then as `lru`), `random` by lot. `free_since_step` is the step in which its last user
+ * left (0: before the first step), `cached_since_step` that in which its prefix was cached, `num_hits` how often it
+ * was hit. `alternatives` are the next block ids of the queue, head first, at most four; `num_free` is the length of
+ * the queue before the block was taken.
  */
 export interface EvictionReason {
-  policy: "lru";
+  policy: "lru" | "fifo" | "lfu" | "random";
   queue_position: number;
   free_since_step: number;
   num_free: number;
   alternatives: number[];
+  cached_since_step: number;
+  num_hits: number;
 }
 
 /**
  * Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few.
+ *
+ * `fetch`: to take back a cached block from the host tier; `swap_in`: to take back a swapped request's block.
  */
 export interface AllocationReason {
-  code: "prompt" | "decode";
+  code: "prompt" | "decode" | "fetch" | "swap_in";
   num_tokens: number;
   num_blocks_held: number;
+}
+
+/**
+ * Why this request lost its blocks: `for_request_id` needs `num_blocks_needed` and `num_free` are free.
+ *
+ * `code`: `recompute` (computed again later) or `swap` (kept in the host tier). `order`: the victim is the `last` of
+ * the running requests, or has the lowest `priority`. `host_full`: it would have been swapped, had there been room.
+ * It keeps its `num_generated` tokens; `num_lost_tokens` entries must be computed again or moved back.
+ */
+export interface PreemptionReason {
+  code: "recompute" | "swap";
+  order: "last" | "priority";
+  for_request_id: number;
+  num_blocks_needed: number;
+  num_free: number;
+  num_blocks_held: number;
+  num_generated: number;
+  num_lost_tokens: number;
+  host_full: boolean;
 }
 
 /**
@@ -74,6 +119,18 @@ export interface Chunk {
   start: number;
   num_tokens: number;
   kind: "prefill" | "decode";
+}
+
+/**
+ * The head of the waiting line that a step did not admit, and why; everybody behind it waits with it.
+ *
+ * With `blocks`: it needs `num_blocks_needed` and `num_free` are free.
+ */
+export interface Blocked {
+  request_id: number;
+  code: "blocks" | "budget" | "slots" | "preemption";
+  num_blocks_needed: number | null;
+  num_free: number | null;
 }
 
 /**
@@ -102,10 +159,11 @@ export interface FinishReason {
 }
 
 /**
- * Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`) or its `window` moved on.
+ * Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped`
+ * out, or its `window` moved on.
  */
 export interface ReleaseReason {
-  code: "finished" | "cancelled" | "failed" | "window";
+  code: "finished" | "cancelled" | "failed" | "preempted" | "swapped" | "window";
   window_start: number | null;
 }
 
@@ -113,7 +171,9 @@ export interface ReleaseReason {
  * A request joined the waiting line. Its prompt is known and nothing is computed.
  *
  * `continues` is the request whose conversation this one carries on (its history is resent in the prompt).
- * `prompt` is what the person wrote; the tokens are what the model gets, chat template included.
+ * `prompt` is what the person wrote; the tokens are what the model gets, chat template included. Of them the first
+ * `num_prompt_tokens` are the prompt (None: all; a fork also has tokens that were generated before it). `priority`:
+ * smaller goes first, when the scheduler goes by it.
  */
 export interface RequestAdded {
   type: "request_added";
@@ -126,6 +186,33 @@ export interface RequestAdded {
   template: boolean;
   salt: string | null;
   continues: number | null;
+  num_prompt_tokens: number | null;
+  priority: number;
+  fork: ForkOrigin | null;
+}
+
+/**
+ * A fork shares blocks that its parent holds: each one's reference count rose by one, and the fork runs.
+ *
+ * `block_ids` are the fork's block table (None where a block is out of the window), `num_computed` of its tokens have
+ * K and V in them. A block that both go on to write is copied by the first one that does.
+ */
+export interface RequestForked {
+  type: "request_forked";
+  request_id: number;
+  parent_id: number;
+  block_ids: (number | null)[];
+  num_computed: number;
+  window_start: number;
+}
+
+/**
+ * Somebody gave the request another priority.
+ */
+export interface RequestReprioritised {
+  type: "request_reprioritised";
+  request_id: number;
+  priority: number;
 }
 
 /**
@@ -138,6 +225,8 @@ export interface StepStarted {
 
 /**
  * The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss.
+ *
+ * `num_host_tokens` of the hit tokens lie in the host tier, behind those in `hit_block_ids`, and come back from there.
  */
 export interface PrefixLookedUp {
   type: "prefix_looked_up";
@@ -146,10 +235,13 @@ export interface PrefixLookedUp {
   num_hit_tokens: number;
   hit_block_ids: number[];
   reason: LookupReason;
+  num_host_tokens: number;
 }
 
 /**
  * The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed.
+ *
+ * Also when it was preempted and is computed again.
  */
 export interface RequestStarted {
   type: "request_started";
@@ -167,6 +259,28 @@ export interface BlockShared {
   request_id: number;
   logical_index: number;
   block_id: number;
+}
+
+/**
+ * A cached block is about to be evicted, and a copy of it was put into the host tier under its prefix hash.
+ */
+export interface BlockOffloaded {
+  type: "block_offloaded";
+  block_id: number;
+  host_id: number;
+  hash: string;
+  num_bytes: number;
+  copy_us: number;
+}
+
+/**
+ * The host tier was full: the prefix that was used least lately was forgotten to make room.
+ */
+export interface HostEvicted {
+  type: "host_evicted";
+  host_id: number;
+  hash: string;
+  since_step: number;
 }
 
 /**
@@ -191,6 +305,37 @@ export interface BlockAllocated {
 }
 
 /**
+ * Copy-on-write: a request is about to write into a block that others use too, and got a copy of its own.
+ *
+ * The head of the free queue was popped and holds a copy of the first `num_tokens` entries; it stands in the block
+ * table instead of `from_block_id`, whose count fell by one.
+ */
+export interface BlockCopied {
+  type: "block_copied";
+  request_id: number;
+  logical_index: number;
+  from_block_id: number;
+  block_id: number;
+  num_tokens: number;
+  num_bytes: number;
+  copy_us: number;
+}
+
+/**
+ * A prefix was hit in the host tier: its entries moved into a newly allocated block; the host block is free.
+ */
+export interface BlockFetched {
+  type: "block_fetched";
+  request_id: number;
+  logical_index: number;
+  block_id: number;
+  host_id: number;
+  hash: string;
+  num_bytes: number;
+  copy_us: number;
+}
+
+/**
  * A full block was registered under its chained prefix hash.
  *
  * As in vLLM this happens when its tokens are scheduled, before K and V are written. `duplicate_of` is the first
@@ -207,12 +352,54 @@ export interface BlockCached {
 }
 
 /**
- * What the step computes: one flat batch of these chunks, in this order.
+ * A running request stops for another: its blocks are released by the events that follow, and it waits in front.
+ *
+ * By `recompute` none of its tokens counts as computed any more; by `swap` its entries move to the host tier.
+ */
+export interface RequestPreempted {
+  type: "request_preempted";
+  request_id: number;
+  reason: PreemptionReason;
+}
+
+/**
+ * A preempted request's blocks were copied to the host tier, one host block for each, before they are released.
+ */
+export interface BlocksSwappedOut {
+  type: "blocks_swapped_out";
+  request_id: number;
+  logical_indices: number[];
+  block_ids: number[];
+  host_ids: number[];
+  num_bytes: number;
+  copy_us: number;
+}
+
+/**
+ * A swapped request's blocks were copied back into newly allocated ones; it runs on, its host blocks are free.
+ */
+export interface BlocksSwappedIn {
+  type: "blocks_swapped_in";
+  request_id: number;
+  logical_indices: number[];
+  block_ids: number[];
+  host_ids: number[];
+  num_bytes: number;
+  copy_us: number;
+}
+
+/**
+ * What the step computes: one flat batch of these chunks, in this order, out of `budget` tokens at most.
+ *
+ * `blocked`: the waiting request at the head of the line that was not let in, and what it lacked: `blocks`, `budget`,
+ * `slots` (the most requests run already) or `preemption` (nobody is let in when somebody was just put out).
  */
 export interface StepScheduled {
   type: "step_scheduled";
   step: number;
   chunks: Chunk[];
+  budget: number | null;
+  blocked: Blocked | null;
 }
 
 /**
@@ -259,7 +446,8 @@ export interface RequestFinished {
  *
  * `logical_indices` are their places in the block table, which are empty from now on. Blocks that reached count 0
  * entered the free queue: those in `prepended` (no cached prefix: blank again) as one batch at its head, those in
- * `appended` (still cached) at its tail, each list in queue order.
+ * `appended` (still cached) at its tail, each list in queue order. `places` is None then; under another policy than
+ * `lru` they were put in one by one, each at that place of the queue (0: the head).
  */
 export interface BlocksReleased {
   type: "blocks_released";
@@ -269,6 +457,7 @@ export interface BlocksReleased {
   prepended: number[];
   appended: number[];
   reason: ReleaseReason;
+  places: number[] | null;
 }
 
 /**
@@ -311,13 +500,22 @@ export interface StepFinished {
 
 export type Event =
   | RequestAdded
+  | RequestForked
+  | RequestReprioritised
   | StepStarted
   | PrefixLookedUp
   | RequestStarted
   | BlockShared
+  | BlockOffloaded
+  | HostEvicted
   | BlockEvicted
   | BlockAllocated
+  | BlockCopied
+  | BlockFetched
   | BlockCached
+  | RequestPreempted
+  | BlocksSwappedOut
+  | BlocksSwappedIn
   | StepScheduled
   | KvWritten
   | TokenSampled
