@@ -16,6 +16,8 @@ MAX_TEMPERATURE = 100.0
 MAX_SEED = 2**63 - 1
 MAX_RUNNING = 1_024
 MAX_TOKEN_BUDGET = 65_536
+MAX_PRIORITY = 1_000_000
+MAX_SAMPLES = 16
 
 SchedulingOrder = Literal["fcfs", "priority"]
 Preemption = Literal["recompute", "swap"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
@@ -120,3 +122,72 @@ class PagedRun:
 
     def _count(self) -> None:
         self.num_forwards += 1
+
+
+#: Families for the tests of batches: full attention, windows of every layer, mixed windows with soft caps, a latent.
+FILLED_KINDS: dict[str, dict[str, object]] = {
+    "llama": {},
+    "mistral": {"sliding_window": WINDOW},
+    "gemma2": {"sliding_window": WINDOW, "head_dim": 16, "query_pre_attn_scalar": 16},
+    "gpt2": dict(OLD_SIZES),
+    "deepseek_v3": {**LATENT, "q_lora_rank": 24, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
+}
+
+
+class BatchRun:
+    """Many requests of a model through kvviz. NaN goes into every block that is given up or handed out, in both tiers.
+
+    `tokens`: all known tokens by request; `events`: all events; `num_forwards`: how often the model ran.
+    """
+
+    def __init__(self, observed: ObservedModel, config: EngineConfig) -> None:
+        self.events: list[Any] = []
+        self.tokens: dict[int, list[int]] = {}
+        self.num_forwards = 0
+        self.runner = ModelRunner(observed.door, observed.geometry, config, fingerprint="test")
+        self.engine = Engine(config, self.runner, self._emit)
+        order = torch.randperm(config.num_blocks, generator=torch.Generator().manual_seed(3)).tolist()
+        self.engine.pool.free.popleft_n(config.num_blocks)
+        self.engine.pool.free.append_n(order)
+        run = self.runner.run
+
+        def counted(*args: Any) -> Any:
+            self.num_forwards += 1
+            return run(*args)
+
+        self.runner.run = counted  # type: ignore[method-assign]
+
+    def finish(self) -> None:
+        """Step until there is no work."""
+        while self.engine.step():
+            pass
+
+    def entries_of(self, request: Any) -> list[torch.Tensor]:
+        """Keys of each layer of a request's computed tokens, [h, tokens, d]."""
+        slots = torch.tensor(request.slots(0, request.num_computed))
+        return [self.runner.cache.entries("keys", layer, slots).transpose(0, 1) for layer in self.runner.cache.keys]
+
+    def _emit(self, event: Any) -> None:
+        self.events.append(event)
+        nothing = float("nan")
+        cache = self.runner.cache
+        match event.type:
+            case "request_added":
+                self.tokens[event.request_id] = list(event.token_ids)
+            case "token_sampled":
+                self.tokens[event.request_id].append(event.token_id)
+            case "block_allocated":
+                cache.fill_block(event.block_id, nothing)
+            case "block_copied":
+                for keys in (*cache.keys.values(), *cache.values.values()):
+                    keys[event.block_id, :, event.num_tokens :] = nothing
+            case "blocks_released":
+                for block_id in event.prepended:
+                    cache.fill_block(block_id, nothing)
+            case "host_evicted":
+                cache.fill_host_block(event.host_id, nothing)
+            case "blocks_swapped_in":
+                for host_id in event.host_ids:
+                    cache.fill_host_block(host_id, nothing)
+            case "block_fetched":
+                cache.fill_host_block(event.host_id, nothing)

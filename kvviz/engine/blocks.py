@@ -44,6 +44,7 @@ class BlockPool:
         *,
         prefix_cache: bool = True,
         policy: Policy | None = None,
+        memory: PrefixMemory | None = None,
     ) -> None:
         self.num_blocks = num_blocks
         self.prefix_cache = prefix_cache
@@ -53,7 +54,7 @@ class BlockPool:
         self.free = FreeQueue(range(num_blocks), num_blocks)
         self.cached: dict[bytes, dict[int, None]] = {}  # hash -> block ids, first registered first
         self.step = 0
-        self.memory = PrefixMemory()
+        self.memory = memory or PrefixMemory()
         self.before_eviction: Callable[[int, bytes], object] = lambda block_id, block_hash: None
         self._policy = policy or Lru()
         self._uses = [BlockUse() for _ in range(num_blocks)]

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from operator import index
 from typing import Literal, Protocol
 
-from kvviz.config import MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
+from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
 from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.host import HostTier
+from kvviz.engine.memory import PrefixMemory
 from kvviz.engine.policies import policy_of
 from kvviz.engine.requests import Request
 from kvviz.engine.scheduler import Plan, Scheduler
@@ -45,8 +46,6 @@ from kvviz.events import (
 )
 
 MAX_NEW_TOKENS = 100_000
-MAX_SAMPLES = 16
-MAX_PRIORITY = 1_000_000
 #: Ended requests that can still be forked.
 MAX_ENDED = 256
 MAX_TOKEN_ID = 2**32 - 1
@@ -162,7 +161,8 @@ class NumberText:
 class Engine:
     """A paged cache with its requests. Not thread-safe: one thread calls it.
 
-    `emit` gets every event in order. `num_steps` steps have run.
+    `emit` gets every event in order. `num_steps` steps have run. `memory`: of an engine before this one, so that a
+    lookup can say that a prefix was cached there under other keys.
     """
 
     def __init__(
@@ -171,6 +171,8 @@ class Engine:
         runner: Runner,
         emit: Callable[[Event], object],
         text: TokenText | None = None,
+        *,
+        memory: PrefixMemory | None = None,
     ) -> None:
         self.config = config
         self.runner = runner
@@ -179,6 +181,7 @@ class Engine:
             emit,
             prefix_cache=config.prefix_cache,
             policy=policy_of(config.eviction, config.seed),
+            memory=memory,
         )
         self.host = HostTier(config.num_host_blocks, emit)
         self.tables = BlockTables(

@@ -70,15 +70,15 @@ class Scheduler:
         return plan
 
     def _schedule_running(self, plan: Plan) -> None:
-        index = 0
-        while index < len(self.running) and self._budget > 0:
-            request = self.running[index]
+        for request in tuple(self.running):
+            if request.state != "running":  # put out for one before it
+                continue
+            if self._budget <= 0:
+                return
             chunk = self._chunk(request, alone=len(self.running) + len(self.waiting) == 1)
-            if not self._make_room(request, chunk, plan):
-                break  # it was put out itself: it was the last
-            self._budget -= chunk.num_tokens
-            plan.chunks.append((request, chunk))
-            index = self.running.index(request) + 1
+            if self._make_room(request, chunk, plan):
+                self._budget -= chunk.num_tokens
+                plan.chunks.append((request, chunk))
 
     def _make_room(self, request: Request, chunk: Chunk, plan: Plan) -> bool:
         """Give a running request its blocks, putting others out while there are too few; False when it is put out."""

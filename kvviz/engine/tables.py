@@ -134,8 +134,11 @@ class BlockTables:
     def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
         """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
         found = lookup.found if lookup else ()
-        hits = [item for item in found if isinstance(item, int)]
-        num_new = max(0, num_blocks - len(request.block_table) - len(hits))
+        unread = found[: len(found) - len(self._readable(found))]  # of these, only blocks of the pool are taken at all
+        num_taken = len([item for item in found if isinstance(item, int)]) + len(
+            [item for item in unread if isinstance(item, bytes)]
+        )
+        num_new = max(0, num_blocks - len(request.block_table) - num_taken)
         num_copied = self._shared_index(request) is not None
         num_free_hits = sum(self.pool.ref_counts[item] == 0 for item in self._readable(found) if isinstance(item, int))
         return num_new + num_copied + num_free_hits - self.pool.num_free
@@ -302,14 +305,15 @@ class BlockTables:
         )
 
     def _take(self, request: Request, found: Sequence[int | bytes]) -> None:
-        """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""
-        host_ids = {item: self.host.take_out(item) for item in found if isinstance(item, bytes)}
+        """Hits: first those of the pool, which nobody may take now, then those of the host tier that are read."""
+        read = self._readable(found)
+        host_ids = {item: self.host.take_out(item) for item in read if isinstance(item, bytes)}
         request.block_table = [item if isinstance(item, int) else None for item in found]
         for index, item in enumerate(found):
             if isinstance(item, int):
                 self.pool.share(request.request_id, index, item)
         for index, item in enumerate(found):
-            if isinstance(item, bytes):
+            if isinstance(item, bytes) and item in host_ids:
                 request.block_table[index] = self._fetch(request, index, item, host_ids[item])
                 self._register_block(request, index)
         request.num_cached_blocks = len(found)

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from kvviz import __version__
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
+from kvviz.engine.memory import PrefixMemory
 from kvviz.errors import RequestError
 from kvviz.events import (
     FORMAT_VERSION,
@@ -72,6 +73,7 @@ class ModelSession:
         measure_misses: bool = True,
         max_records: int = MAX_RECORDS,
         lock: threading.Lock | None = None,
+        memory: PrefixMemory | None = None,
     ) -> None:
         self.observed = observed
         self.tokenizer = tokenizer
@@ -93,7 +95,7 @@ class ModelSession:
             on_step=self.frames.capture,
         )
         text = TokenizerText(tokenizer) if tokenizer is not None else None
-        self.engine = Engine(self.config, self._runner, self._emit, text)
+        self.engine = Engine(self.config, self._runner, self._emit, text, memory=memory)
         self._histories: OrderedDict[int, _History] = OrderedDict()
 
     @property
@@ -175,6 +177,8 @@ class ModelSession:
         sampling: SamplingParams | None = None,
         salt: str | None = None,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         """Tokenize a prompt and add it as a request; its id.
 
@@ -206,6 +210,8 @@ class ModelSession:
             prompt=prompt,
             template=template,
             continues=continues,
+            priority=priority,
+            num_samples=num_samples,
         )
         return request_id
 

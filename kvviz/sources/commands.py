@@ -5,10 +5,11 @@ The table of docs/wire.md is this module in prose. `parse_command` is the only w
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, EvictionPolicy, Preemption, SchedulingOrder
 from kvviz.errors import RequestError
 
 MAX_ID = 2**53 - 1
@@ -35,6 +36,14 @@ class RunSettings(BaseModel):
     pool_bytes: int | None = Field(default=None, ge=1)
     prefill_chunk: int | None = None
     prefix_cache: bool | None = None
+    max_running: int | None = None
+    token_budget: int | None = None
+    chunked_prefill: bool | None = None
+    order: SchedulingOrder | None = None
+    preemption: Preemption | None = None
+    eviction: EvictionPolicy | None = None
+    num_host_blocks: int | None = None
+    offload: bool | None = None
     seed: int | None = None
     capture: bool | None = None
 
@@ -59,6 +68,33 @@ class AddRequest(_Command):
     seed: int | None = Field(default=None, ge=0, le=MAX_ID)
     salt: str | None = Field(default=None, max_length=MAX_SALT_LENGTH)
     continues: int | None = Field(default=None, ge=0, le=MAX_ID)
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    num_samples: int = Field(default=1, ge=1, le=MAX_SAMPLES)
+
+
+class Fork(_Command):
+    """Branch off a request before `position`, with `token_id` there or, when it is null, with a token of its own."""
+
+    command: Literal["fork"]
+    request_id: int = Field(ge=0, le=MAX_ID)
+    position: int = Field(ge=0, le=MAX_ID)
+    token_id: int | None = Field(default=None, ge=0, le=MAX_ID)
+    max_new_tokens: int | None = Field(default=None, ge=1)
+
+
+class SetPriority(_Command):
+    """Give an unfinished request another priority; smaller goes first."""
+
+    command: Literal["set_priority"]
+    request_id: int = Field(ge=0, le=MAX_ID)
+    priority: int = Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+
+
+class PlayScenario(_Command):
+    """Begin a new log and play a named scenario on it."""
+
+    command: Literal["scenario"]
+    name: str = Field(max_length=64)
 
 
 class Step(_Command):
@@ -109,15 +145,16 @@ class Subscribe(_Command):
     frames: bool | None = None
 
 
-EngineCommand: TypeAlias = Start | AddRequest | Step | Play | Pause | SetRate | Cancel | ResetPrefixCache
+EngineCommand: TypeAlias = (
+    Start | PlayScenario | AddRequest | Fork | SetPriority | Step | Play | Pause | SetRate | Cancel | ResetPrefixCache
+)
 Command: TypeAlias = EngineCommand | Subscribe
 
 _adapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
 
 #: The names of all commands, in the order of the documentation.
 COMMAND_NAMES: tuple[str, ...] = tuple(
-    model.model_fields["command"].annotation.__args__[0]  # type: ignore[union-attr]
-    for model in (Start, AddRequest, Step, Play, Pause, SetRate, Cancel, ResetPrefixCache, Subscribe)
+    model.model_fields["command"].annotation.__args__[0] for model in (*get_args(EngineCommand), Subscribe)
 )
 
 

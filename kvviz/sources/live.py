@@ -17,10 +17,13 @@ from kvviz.sources.commands import (
     AddRequest,
     Cancel,
     EngineCommand,
+    Fork,
     Pause,
     Play,
+    PlayScenario,
     ResetPrefixCache,
     RunSettings,
+    SetPriority,
     SetRate,
     Start,
     Step,
@@ -91,11 +94,18 @@ class LiveSource:
                 return self._worker.submit(lambda: self._steps(count, num_cuts))
             case AddRequest():
                 return self._worker.submit(lambda: self._add_request(command))
+            case Fork():
+                return self._worker.submit(lambda: self._fork(command))
+            case SetPriority(request_id=request_id, priority=priority):
+                return self._worker.interpose(lambda: self._model.set_priority(request_id, priority))
             case ResetPrefixCache():
                 return self._worker.submit(lambda: {"ok": self._model.reset_prefix_cache()})
             case Start(config=settings):
                 self._num_cuts += 1
                 return self._worker.submit(lambda: self._start(settings))
+            case PlayScenario(name=name):
+                self._num_cuts += 1
+                return self._worker.submit(lambda: self._start(RunSettings(), name))
             case Cancel(request_id=request_id):
                 return self._worker.interpose(lambda: self._cancel(request_id))
             case Play():
@@ -139,9 +149,9 @@ class LiveSource:
             self._play = replace(self._play, playing=False, idle=not model.has_work)
         model.log.subscribe(lambda: self.on_change())
 
-    def _start(self, settings: RunSettings) -> dict[str, str]:
+    def _start(self, settings: RunSettings, scenario: str | None = None) -> dict[str, str]:
         old = self._model
-        self._begin(self._open_model(settings))
+        self._begin(self._open_model(settings, scenario))
         old.close()
         del old
         gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
@@ -158,7 +168,14 @@ class LiveSource:
             ),
             salt=command.salt,
             continues=command.continues,
+            priority=command.priority,
+            num_samples=command.num_samples,
         )
+        self._note_work()
+        return {"request_id": request_id}
+
+    def _fork(self, command: Fork) -> dict[str, int]:
+        request_id = self._model.fork(command.request_id, command.position, command.token_id, command.max_new_tokens)
         self._note_work()
         return {"request_id": request_id}
 

@@ -51,8 +51,18 @@ class LiveModel(Protocol):
         sampling: SamplingParams | None = None,
         salt: str | None = None,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         """Put a prompt in the waiting line; the answer is its request id."""
+        ...
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        """Branch off a request; the answer is the branch's id."""
+        ...
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        """Give an unfinished request another priority."""
         ...
 
     def step(self) -> bool:
@@ -76,5 +86,9 @@ class LiveModel(Protocol):
         ...
 
 
-#: Makes a model session with a new log; raises `KvvizError` when the settings do not do.
-OpenModel = Callable[[RunSettings], LiveModel]
+class OpenModel(Protocol):
+    """Makes model sessions with a new log each."""
+
+    def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:
+        """A session with these settings, or one that plays a scenario. Raises `KvvizError` when they do not do."""
+        ...

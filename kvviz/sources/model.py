@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from kvviz.errors import ConfigError, RequestError
 from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource
 from kvviz.log import EventLog
+from kvviz.scenarios import Performance, find_scenario, open_performance
 from kvviz.sources.commands import RunSettings
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Load, Progress
@@ -46,11 +48,21 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
     observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     bytes_per_token = observed.geometry.bytes_per_token
 
-    def open_model(settings: RunSettings) -> LiveModel:
+    def open_model(settings: RunSettings, scenario: str | None = None) -> LiveModel:
+        if scenario is not None:
+            return open_scenario(scenario)
         config = engine_config(settings, bytes_per_token, max_pool_bytes)
         session = ModelSession(observed, loaded.tokenizer, config, frame_budget=frame_bytes, keep_entries=True)
         session.capture = settings.capture is not False
         return SessionModel(session)
+
+    def open_scenario(name: str) -> LiveModel:
+        found = find_scenario(name)
+        if loaded.tokenizer is None:
+            raise RequestError("Scenarios are prompts, and this model has no tokenizer.", code="no_tokenizer")
+        make = partial(ModelSession, frame_budget=frame_bytes, keep_entries=True)
+        performance = open_performance(found, observed, loaded.tokenizer, make)
+        return SessionModel(performance.session, performance)
 
     return open_model
 
@@ -79,10 +91,11 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
 
 
 class SessionModel:
-    """A `ModelSession` as a live source drives it."""
+    """A `ModelSession` as a live source drives it, by itself or by the script of a scenario."""
 
-    def __init__(self, session: ModelSession) -> None:
+    def __init__(self, session: ModelSession, performance: Performance | None = None) -> None:
         self._session = session
+        self._performance = performance
 
     @property
     def log(self) -> EventLog:
@@ -97,7 +110,7 @@ class SessionModel:
     @property
     def has_work(self) -> bool:
         """Whether a step would compute anything."""
-        return self._session.has_work
+        return self._performance.has_work if self._performance else self._session.has_work
 
     @property
     def num_steps(self) -> int:
@@ -117,6 +130,8 @@ class SessionModel:
         sampling: SamplingParams | None = None,
         salt: str | None = None,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         """Tokenize a prompt and put it in the waiting line."""
         return self._session.add_prompt(
@@ -126,11 +141,21 @@ class SessionModel:
             sampling=sampling,
             salt=salt,
             continues=continues,
+            priority=priority,
+            num_samples=num_samples,
         )
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        """Branch off a request."""
+        return self._session.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        """Give an unfinished request another priority."""
+        self._session.engine.reprioritise(request_id, priority)
 
     def step(self) -> bool:
         """One step, frames included."""
-        return self._session.step()
+        return self._performance.step() if self._performance else self._session.step()
 
     def cancel(self, request_id: int) -> None:
         """End a request."""
