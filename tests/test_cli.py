@@ -141,6 +141,7 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "sentence"),
     [
         (("serve", "--dtype", "int3"), "dtype must be one of"),
+        (("serve", "--root-path", "http://x"), "A root path begins with / and has no scheme, host or query"),
         (("record", "hi", "--block-size", "0"), "block_size must be"),
         (("record", "hi", "--model", "./nothing"), "There is no model at"),
         (("record", "hi", "-o", "/no/such/folder/run.kvviz"), "cannot be written"),
