@@ -57,11 +57,13 @@ def record_loaded(
     prefix_cache: bool = True,
     seed: int = 0,
     title: str | None = None,
+    on_prompt: Callable[[int], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Recording:
     """Run one prompt and return it as a recording; `on_step` gets tokens computed and tokens sampled after each step.
 
-    `template` None: the chat template if the tokenizer has one.
+    `on_prompt` gets the number of prompt tokens before the first step. `template` None: the chat template if the
+    tokenizer has one.
     """
     from kvviz.model.observed import ObservedModel
     from kvviz.model.session import ModelSession
@@ -75,6 +77,9 @@ def record_loaded(
     try:
         session = ModelSession(observed, loaded.tokenizer, config, keep_entries=True)
         session.add_prompt(prompt, template=template, max_new_tokens=max_new_tokens, sampling=sampling)
+        if on_prompt:
+            added = [event for _, _, event in session.log.records() if event["type"] == "request_added"]
+            on_prompt(len(added[0]["token_ids"]))
         num_seen = -1
         num_computed = num_sampled = 0
         while session.step():

@@ -1,9 +1,9 @@
 """`kvviz bench --page`: what the page costs the browser while the model decodes, read from Chromium's own trace.
 
-A server with the default model, a pool of 512 blocks and 2,048 tokens of context, as fast as it goes; the page at
-1440 × 900 on the Cache lens plays at 4× from where the model was. Main-thread work of an animation frame is the
-processor time of all tasks of the page's main thread between two frames, and not the time for which the model kept it
-waiting. Needs the `test` extra (Playwright) and a Chromium.
+A server with the default model, a pool of 512 blocks and 2,048 tokens of context, as fast as it goes; the page at 1440
+× 900 on the Cache lens plays at 4× from where the model was. Main-thread work of an animation frame is the processor
+time of all tasks of the page's main thread between two frames, and not the time for which the model kept it waiting.
+Needs the `test` extra (Playwright) and a Chromium.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHROMIUM_ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """Processor time per animation frame in ms (median, 95th percentile), share of late frames, what was going on."""
+    """Work per animation frame in ms of processor time (median and 95th percentile), share of late frames, and load."""
 
     num_frames: int
     work_median_ms: float

@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from kvviz.errors import KvvizError, RecordingError
+from kvviz.plain import shown
 from kvviz.terminal import LoadingLine, print_error, stderr
 from kvviz.version import __version__
 
@@ -26,6 +27,7 @@ _OWN_OPTIONS = ("--help", "-h", "--version", "--install-completion", "--show-com
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+MAX_PORT = 65_535
 #: On so many cores or fewer a browser beside the model leaves none idle.
 FEW_CORES = 4
 
@@ -36,8 +38,33 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def whole_number(text: str) -> int:
+    """What was typed as a whole number."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"a whole number is expected, but {shown(text)} came.") from error
+
+
+def number(text: str) -> float:
+    """What was typed as a number."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"a number is expected, but {shown(text)} came.") from error
+
+
+def port_number(text: str) -> int:
+    """What was typed as a port."""
+    port = whole_number(text)
+    if not 0 <= port <= MAX_PORT:
+        raise typer.BadParameter(f"a port from 0 to {MAX_PORT} is expected, but {port} came.")
+    return port
+
+
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for the network.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; default: a free one near 8000.")]
+Port = Annotated[int | None, typer.Option(parser=port_number, metavar="N", help="Port; default: a free one near 8000.")]
 RootPath = Annotated[str, typer.Option(help="Path under which a proxy shows the page, such as /kvviz.")]
 AllowHost = Annotated[
     list[str] | None, typer.Option(help="Name under which others reach this server; may be given several times.")
@@ -121,17 +148,25 @@ def replay(
 def record(
     prompt: Annotated[str, typer.Argument(help="What to ask the model.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("run.kvviz"),
-    max_new_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 64,
-    temperature: Annotated[float, typer.Option(help="0 always takes the most probable token.")] = 0.0,
-    top_k: Annotated[int, typer.Option(help="Sample among so many tokens; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Sample among tokens of this joint probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    max_new_tokens: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Most tokens to generate.")
+    ] = 64,
+    temperature: Annotated[
+        float, typer.Option(parser=number, metavar="X", help="0 always takes the most probable token.")
+    ] = 0.0,
+    top_k: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Sample among so many tokens; 0: all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(parser=number, metavar="X", help="Sample among tokens of this joint probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Seed of the sampling.")] = 0,
     no_template: Annotated[bool, typer.Option("--no-template", help="Give the prompt as it is, without chat.")] = False,
     model: Model = None,
     dtype: Dtype = "float32",
-    block_size: Annotated[int, typer.Option(help="Tokens per block.")] = 16,
-    num_blocks: Annotated[int, typer.Option(help="Blocks in the pool.")] = 128,
-    prefill_chunk: Annotated[int, typer.Option(help="Prompt tokens per step.")] = 64,
+    block_size: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Tokens per block.")] = 16,
+    num_blocks: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Blocks in the pool.")] = 128,
+    prefill_chunk: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Prompt tokens per step.")] = 64,
 ) -> None:
     """Run a prompt and write everything that happened in the cache to a file."""
     from kvviz.api import record_loaded
@@ -144,10 +179,18 @@ def record(
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
         line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
+        num_prompt = 0
+
+        def on_prompt(num_tokens: int) -> None:
+            nonlocal num_prompt
+            num_prompt = num_tokens
+            line.count("prompt tokens computed", 0, num_prompt)
 
         def on_step(num_computed: int, num_sampled: int) -> None:
-            fraction = min(num_sampled / max(max_new_tokens, 1), 1.0)
-            line.update("running", fraction, f"Running {loaded.name}")
+            if num_computed < num_prompt:
+                line.count("prompt tokens computed", num_computed, num_prompt)
+            else:
+                line.count("tokens made", num_sampled, max_new_tokens)
 
         recording = record_loaded(
             loaded,
@@ -162,6 +205,7 @@ def record(
             block_size=block_size,
             num_blocks=num_blocks,
             prefill_chunk=prefill_chunk,
+            on_prompt=on_prompt,
             on_step=on_step,
         )
     with closing(recording):

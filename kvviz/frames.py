@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -127,22 +128,25 @@ def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return head, arrays
 
 
-class FrameSource:
-    """Answers requests for frames as packs. A live session and a recording each fill in where frames come from."""
+class FrameSource(ABC):
+    """Answers requests for frames as packs. A live session and a recording each fill in where frames come from.
+
+    `triangle` and `scores` need the queries; a source that keeps none leaves them as they are.
+    """
 
     log_id = ""
 
+    @abstractmethod
     def step_frame(self, step: int) -> StepFrame:
         """The frame of a step. Raises `MissingError`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def norms(self, request_id: int) -> list[Norms]:
         """Norms of a request's entries, stretch by stretch; empty when none were kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
         """K [heads, dim] and V of one entry. Raises `MissingError` (`gone` with `since_step`)."""
-        raise NotImplementedError
 
     def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
         """First query's position and weights [n, T] of a step. Raises `MissingError`."""

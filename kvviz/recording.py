@@ -23,6 +23,7 @@ from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
 from kvviz.errors import KvvizError, MissingError, RecordingError
 from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
 from kvviz.frames import FrameSource, Norms, StepFrame
+from kvviz.plain import fault_in_words
 
 #: Limits of what is read, in bytes unless they say otherwise.
 MAX_FILE_BYTES = 512 * 2**20
@@ -227,7 +228,7 @@ class Recording(FrameSource):
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise RecordingError(
-                f"header.json in the recording has a wrong {where} ({first['msg'].lower()}); the file is damaged."
+                f"header.json in the recording has a wrong {where} ({fault_in_words(first)}); the file is damaged."
             ) from error
 
     def _read_events(self) -> None:

@@ -28,7 +28,7 @@ from kvviz.sources.loading import Load, LoadStatus
 from kvviz.sources.model import load_model
 from kvviz.web.api import api_routes
 from kvviz.web.guard import Guard, SecurityHeaders
-from kvviz.web.prefix import Prefix
+from kvviz.web.prefix import Prefix, check_root_path
 from kvviz.web.replies import add_error_handlers
 from kvviz.web.socket import serve_websocket
 from kvviz.web.static import PageFiles, register_media_types
@@ -49,7 +49,8 @@ class ServerConfig:
 
     `port` None: a free one near 8000. `root_path` is the path under which a proxy shows the server. `model` (None: the
     default one) and `dtype` are for the loader; `replay_path` shows one file and loads no model. `recordings_dir` None:
-    the shipped recordings. `first_prompt` waits in every new live session; None: nothing does.
+    the shipped recordings. `first_prompt` waits in every new live session; None: nothing does. Raises `ConfigError`
+    when `root_path` is no path.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +64,9 @@ class ServerConfig:
     first_prompt: str | None = FIRST_PROMPT
     open_browser: bool = False
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        check_root_path(self.root_path)
 
 
 def create_app(
@@ -122,7 +126,7 @@ def _add_page(app: FastAPI, templates_dir: Path) -> None:
         response.headers["Cache-Control"] = "no-cache"
         return response
 
-    @app.get("/favicon.ico")
+    @app.api_route("/favicon.ico", methods=["GET", "HEAD"])
     async def no_icon() -> Response:
         return Response(status_code=204)
 

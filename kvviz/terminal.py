@@ -30,6 +30,7 @@ class LoadingLine:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._last = ""
+        self._counted = ""
 
     def __enter__(self) -> LoadingLine:
         return self
@@ -46,6 +47,17 @@ class LoadingLine:
                 self._console.print(message, soft_wrap=True, markup=False)
             self._last = message
             return
+        total = None if fraction is None else 1.0
+        self._show(message, fraction or 0.0, total)
+
+    def count(self, what: str, done: int, total: int) -> None:
+        """Show how many of `total` are `done`, as a bar; where there is no terminal, nothing."""
+        if self._console.is_terminal:
+            self._show(f"{done:,} of {total:,} {what}", min(done, total), total, is_new=what != self._counted)
+            self._counted = what
+
+    def _show(self, message: str, done: float, total: float | None, *, is_new: bool = False) -> None:
+        """One state of the bar, drawn at the next of its ten frames a second, or at once when it `is_new`."""
         if self._bar is None:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
@@ -55,11 +67,10 @@ class LoadingLine:
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task(message, total=1.0)
+            self._task = self._bar.add_task(message)
             self._bar.start()
         assert self._task is not None
-        total = None if fraction is None else 1.0
-        self._bar.update(self._task, description=message, completed=fraction or 0.0, total=total)
+        self._bar.update(self._task, description=message, completed=done, total=total, refresh=is_new)
 
     def close(self) -> None:
         """Take the bar off the terminal."""

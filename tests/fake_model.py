@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine, Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource
+from kvviz.frames import FrameSource, Norms, StepFrame
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
@@ -61,6 +63,15 @@ class FakeFrames(FrameSource):
     def __init__(self, model: FakeModel) -> None:
         self._model = model
         self.num_packed = 0
+
+    def step_frame(self, step: int) -> StepFrame:
+        raise MissingError("A fake has no tensors.", code="not_captured")
+
+    def norms(self, request_id: int) -> list[Norms]:
+        return []
+
+    def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
+        raise MissingError("A fake has no tensors.", code="not_captured")
 
     def _pack(self, **question: Any) -> bytes:
         self.num_packed += 1

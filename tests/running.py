@@ -123,11 +123,15 @@ def running(
     wrap: Callable[[Any], Any] = lambda app: app,
     *,
     waits: bool = True,
+    port: int = 0,
 ) -> Iterator[Running]:
-    """A server until the block ends, with its `load` awaited if it `waits`. `wrap` puts an application around it."""
+    """A server until the block ends, with its `load` awaited if it `waits`. `wrap` puts an application around it.
+
+    `port`: that of a server that has ended, to take its place.
+    """
     config = config or ServerConfig()
     app = create_app(config, load)
-    with bind(config.host, 0) as listener:
+    with bind(config.host, port) as listener:
         server = uvicorn.Server(uvicorn_config(wrap(app), config))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

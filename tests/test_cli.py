@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from small_models import small_model
 from test_loading import small_tokenizer
 
@@ -24,6 +26,7 @@ from kvviz import bench, cli, doctor, server
 from kvviz.errors import ConfigError, RecordingError
 from kvviz.server import ServerConfig
 from kvviz.sources.loading import LoadStatus
+from kvviz.terminal import LoadingLine
 
 Run = Callable[..., int]
 
@@ -141,6 +144,7 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "sentence"),
     [
         (("serve", "--dtype", "int3"), "dtype must be one of"),
+        (("serve", "--root-path", "http://x"), "A root path begins with / and has no scheme, host or query"),
         (("record", "hi", "--block-size", "0"), "block_size must be"),
         (("record", "hi", "--model", "./nothing"), "There is no model at"),
         (("record", "hi", "-o", "/no/such/folder/run.kvviz"), "cannot be written"),
@@ -165,6 +169,33 @@ def test_errors_are_one_sentence(
 def test_wrong_usage_is_exit_code_2(run: Run, capsys: Any, arguments: tuple[str, ...]) -> None:
     assert run(*arguments) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("serve", "--port", "x"), "'--port': a whole number is expected, but 'x' came."),
+        (("serve", "--port", "70000"), "'--port': a port from 0 to 65535 is expected, but 70000 came."),
+        (("record", "hi", "--block-size", "1.5"), "'--block-size': a whole number is expected, but '1.5' came."),
+        (("record", "hi", "--temperature", "warm"), "'--temperature': a number is expected, but 'warm' came."),
+        (("record", "hi", "--seed", ""), "'--seed': a whole number is expected, but an empty text came."),
+    ],
+)
+def test_an_option_that_is_no_number_is_refused_in_plain_words(
+    run: Run, capsys: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(*arguments) == 2
+    printed = capsys.readouterr().err
+    assert words in printed
+    for foreign in ("integer", "string", "float"):
+        assert foreign not in printed
+
+
+def test_numbers_are_taken_as_they_are_typed(run: Run, served: list[ServerConfig]) -> None:
+    assert run("serve", "--port", "0") == 0
+    assert run("serve", "--port", "65535") == 0
+    assert [config.port for config in served] == [0, 65_535]
 
 
 def test_errors_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -233,6 +264,59 @@ def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) 
     assert "events" in done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_path: Path) -> None:
+    import pty
+
+    command = [sys.executable, "-m", "kvviz.cli", "record", " ".join(f"word{n}" for n in range(5, 14))]
+    command += ["-o", str(tmp_path / "run.kvviz"), "--model", str(model_directory), "--max-new-tokens", "5"]
+    command += ["--block-size", "4", "--num-blocks", "8", "--prefill-chunk", "4"]
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, env=environment) as process:
+        os.close(end)
+        shown = b""
+        try:
+            while part := os.read(terminal, 65_536):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(terminal)
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+    assert process.returncode == 0, shown
+    text = shown.decode()
+    assert text.index("0 of 9 prompt tokens computed") < text.index("1 of 5 tokens made")
+    assert len(printed.splitlines()) == 2
+    assert printed.startswith(f"{tmp_path / 'run.kvviz'}: ")
+
+
+def test_record_counts_nothing_where_there_is_no_terminal(model_directory: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kvviz.cli", "record", "word5 word6", "-o", str(tmp_path / "run.kvviz")]
+    command += ["--model", str(model_directory), "--max-new-tokens", "3", "--block-size", "4", "--num-blocks", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *loading, last = done.stderr.splitlines()
+    assert set(loading) <= {"Loading small-llama", "Loaded small-llama"}
+    assert last == "Checking small-llama against its own plain forward"
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_count_is_drawn_step_by_step() -> None:
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=100, highlight=False, no_color=True)
+    with LoadingLine(console) as line:
+        line.update("loading", 1.0, "Loading Tiny")
+        for done in (0, 64, 128):
+            line.count("prompt tokens computed", done, 150)
+        line.count("tokens made", 1, 1_500)
+        assert line._bar is not None
+        (task,) = line._bar.tasks
+        assert (task.description, task.completed, task.total) == ("1 of 1,500 tokens made", 1, 1_500)
+    text = drawn.getvalue()
+    assert text.index("Loading Tiny") < text.index("0 of 150 prompt tokens computed") < text.index("1 of 1,500 tokens")
+
+
 def test_replay_needs_no_torch_and_ends_with_ctrl_c(recording: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", REPLAY, str(recording)], capture_output=True, text=True, check=False, timeout=120
@@ -296,6 +380,7 @@ def test_bench_and_doctor_are_called(run: Run, monkeypatch: pytest.MonkeyPatch) 
 def test_library_records_a_loaded_model(tmp_path: Path) -> None:
     model, tokenizer = small_model("llama"), small_tokenizer()
     seen: list[tuple[int, int]] = []
+    prompts: list[int] = []
     own = model.config._attn_implementation
     recording = kvviz.record(
         model,
@@ -304,12 +389,14 @@ def test_library_records_a_loaded_model(tmp_path: Path) -> None:
         path=tmp_path / "run.kvviz",
         max_new_tokens=3,
         block_size=2,
+        on_prompt=prompts.append,
         on_step=lambda *counts: seen.append(counts),
     )
     events = [event for _, _, event in recording.records()]
     assert events[0]["type"] == "request_added"
     assert events[0]["token_ids"] == [5, 6, 7, 8, 9]
     assert sum(event["type"] == "token_sampled" for event in events) == 3
+    assert prompts == [5]
     assert seen == [(5, 1), (6, 2), (7, 3)]
     assert (tmp_path / "run.kvviz").is_file()
     assert model.config._attn_implementation == own

@@ -62,6 +62,16 @@ class Frames(FrameSource):
         return np.arange(6, dtype=np.float64).reshape(2, 3), np.ones((2, 2))
 
 
+def test_a_source_without_its_three_answers_cannot_be_made() -> None:
+    class OnlyNorms(FrameSource):
+        def norms(self, request_id: int) -> list[Norms]:
+            return []
+
+    with pytest.raises(TypeError, match=r"entry.*step_frame"):
+        OnlyNorms()  # type: ignore[abstract]
+    assert FrameSource.__abstractmethods__ == {"step_frame", "norms", "entry"}
+
+
 def code_of(error: pytest.ExceptionInfo[MissingError]) -> str:
     return error.value.code
 

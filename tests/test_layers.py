@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
-    "events": ("errors", "version", "limits", "config", "digest", "events"),
+    "events": ("errors", "plain", "version", "limits", "config", "digest", "events"),
     "engine": ("engine", "world", "log", "ledger", "frames", "recording"),
     "model": ("model",),
     "sources": ("sources",),

@@ -22,6 +22,7 @@ from kvviz.errors import ConfigError
 from kvviz.limits import Limits
 from kvviz.recording import Recording
 from kvviz.server import ServerConfig, bind, create_app, page_url
+from kvviz.web.api import api_routes
 from kvviz.web.guard import CONTENT_SECURITY_POLICY
 from kvviz.web.static import MEDIA_TYPES
 
@@ -51,7 +52,7 @@ def raw(server: Running, path: str, *, method: str = "GET", body: bytes | None =
         connection.putheader("Content-Length", str(len(body)))
     connection.endheaders(body)
     response = connection.getresponse()
-    response.text = response.read().decode()  # type: ignore[attr-defined]
+    response.text = response.read().decode(errors="replace")  # type: ignore[attr-defined]
     connection.close()
     return response
 
@@ -343,7 +344,7 @@ def test_frames_by_range(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("strips", [True, False])
-@pytest.mark.parametrize("root_path", ["/proxy/8000", "proxy/8000/"])
+@pytest.mark.parametrize("root_path", ["/proxy/8000", "/proxy/8000/"])
 def test_under_a_prefix(strips: bool, root_path: str) -> None:
     config = ServerConfig(root_path=root_path)
     with running(config, fake_load(), lambda app: ProxyPath(app, "/proxy/8000", strips=strips)) as server:
@@ -368,6 +369,93 @@ def test_a_prefix_does_not_match_half_a_name() -> None:
         assert raw(server, "/kv/api/status").status == 200
         assert raw(server, "/kvviz/api/status").status == 404
         assert raw(server, "/api/status").status == 200
+
+
+@pytest.mark.parametrize(
+    "root_path",
+    [
+        "http://x",
+        "https://stage.lan/kvviz",
+        "//stage.lan/kvviz",
+        "kvviz",
+        "kvviz/",
+        "/kvviz?theme=light",
+        "/kvviz#top",
+        "/kv viz",
+        "/kvviz\n",
+        "C:\\kvviz",
+        "/kvviz//",
+    ],
+)
+def test_a_root_path_that_is_no_path_is_refused_in_one_sentence(root_path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServerConfig(root_path=root_path)
+    assert caught.value.message == (
+        f"A root path begins with / and has no scheme, host or query, but {root_path!r} came; "
+        "give the path alone, such as /kvviz."
+    )
+    assert caught.value.details == {"setting": "root_path"}
+
+
+@pytest.mark.parametrize("root_path", ["", "/", "/k", "/k/", "/user/ann@stage/proxy/8000", "/größe~1.2/"])
+def test_a_root_path_that_is_one_is_taken(root_path: str) -> None:
+    assert ServerConfig(root_path=root_path).root_path == root_path
+
+
+HEADLESS = (
+    "/api/status",
+    "/api/recordings",
+    "/api/sessions/live/recording",
+    "/api/sessions/live/records?log=LOG",
+    "/api/sessions/live/records?log=other",
+    "/api/sessions/live/frames/3?layer=2&columns=100",
+    "/api/sessions/live/frames/900",
+    "/api/sessions/live/frames/x",
+    "/api/sessions/live/norms/0",
+    "/api/sessions/live/heads/2?layer=1",
+    "/api/sessions/live/entry?request=0&position=3&layer=1&write_seq=9",
+    "/api/sessions/live/entry?request=0&position=3&layer=1&write_seq=0",
+    "/api/sessions/live/triangle/1?layer=1&head=2",
+    "/api/sessions/live/scores/4?layer=1&position=2",
+    "/api/sessions/nobody/norms/0",
+    "/favicon.ico",
+)
+
+
+@pytest.mark.parametrize("path", HEADLESS)
+def test_head_is_answered_like_get_without_the_body(server: Running, path: str) -> None:
+    path = path.replace("LOG", server.app.state.sessions._sessions["live"].source.run.log.log_id)
+    full, bare = raw(server, path), raw(server, path, method="HEAD")
+    assert bare.status == full.status
+    assert bare.text == ""
+    ignored = {"date", "etag", "last-modified"}  # the recording is written anew for each
+    headers = [
+        {name.lower(): value for name, value in answer.getheaders() if name.lower() not in ignored}
+        for answer in (full, bare)
+    ]
+    assert headers[0] == headers[1]
+    if full.status != 204:
+        assert int(headers[1]["content-length"]) > 10
+
+
+def test_every_route_that_reads_answers_head(server: Running) -> None:
+    routes = [route for route in api_routes(server.app.state.sessions).routes if "GET" in route.methods]
+    assert len(routes) == 10
+    assert all("HEAD" in route.methods for route in routes)
+
+
+def test_head_has_no_body_on_the_wire_and_keeps_the_connection(server: Running) -> None:
+    """A body after the headers would be taken for the next answer."""
+    with sockets.create_connection(("127.0.0.1", server.port), 10) as connection:
+        ask = b"%s /api/status HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+        connection.sendall(ask % (b"HEAD", b"") + ask % (b"GET", b"Connection: close\r\n"))
+        came = b""
+        while part := connection.recv(65_536):
+            came += part
+    first, second, body = came.split(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 200 OK")
+    assert second.startswith(b"HTTP/1.1 200 OK")
+    assert json.loads(body)["type"] == "status"
 
 
 def test_the_address_of_the_connection_is_a_known_host() -> None:

@@ -5,12 +5,14 @@ The table of docs/wire.md is this module in prose. `parse_command` is the only w
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, EvictionPolicy, Preemption, SchedulingOrder
 from kvviz.errors import RequestError
+from kvviz.plain import clipped, fault_in_words, shown
 
 MAX_ID = 2**53 - 1
 MAX_STEPS = 1_000
@@ -20,20 +22,31 @@ MAX_COLUMNS = 512
 MAX_SALT_LENGTH = 256
 
 
-class _Command(BaseModel):
+class _Checked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _restore_whole_numbers(cls, data: Any) -> Any:
+        """Readers of JSON make a float of a whole number beyond 64 bits; whole again, it is measured by its limits."""
+        if not isinstance(data, dict):
+            return data
+        return {
+            name: int(value) if isinstance(value, float) and math.isfinite(value) and abs(value) >= 2**63 else value
+            for name, value in data.items()
+        }
+
+
+class _Command(_Checked):
     id: int | None = Field(default=None, ge=0, le=MAX_ID)
 
 
-class RunSettings(BaseModel):
+class RunSettings(_Checked):
     """Settings of a new log; what is absent keeps its default. `pool_bytes` is an alternative to `num_blocks`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     block_size: int | None = None
     num_blocks: int | None = None
-    pool_bytes: int | None = Field(default=None, ge=1)
+    pool_bytes: int | None = Field(default=None, ge=1, le=MAX_ID)
     prefill_chunk: int | None = None
     prefix_cache: bool | None = None
     max_running: int | None = None
@@ -165,12 +178,17 @@ def parse_command(data: Any) -> Command:
     """
     if not isinstance(data, dict):
         raise RequestError(
-            f"A command is a JSON object with a 'command' field, but a {type(data).__name__} came.", code="bad_command"
+            f"A command is a JSON object with a 'command' field, but {shown(data)} came.", code="bad_command"
         )
     name = data.get("command")
     if name not in COMMAND_NAMES:
+        what = (
+            f"There is no command {shown(name)}"
+            if isinstance(name, str) and name
+            else f"A command is named in the field 'command', but {shown(name)} came there"
+        )
         raise RequestError(
-            f"There is no command {_shown(name)}; the commands are {', '.join(COMMAND_NAMES)}.",
+            f"{what}; the commands are {', '.join(COMMAND_NAMES)}.",
             code="unknown_command",
             commands=list(COMMAND_NAMES),
         )
@@ -187,16 +205,7 @@ def command_id(data: Any) -> int | None:
 
 
 def _first_fault(name: str, error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(_clipped(str(part)) for part in fault["loc"][1:]) or "the command"
-    reason = fault["msg"][:1].lower() + fault["msg"][1:]
-    came = "" if fault["type"] == "missing" else f", but {_shown(fault['input'])} came"
-    return f"{name}: {field}: {reason}{came}; send a value that fits."
-
-
-def _shown(value: Any) -> str:
-    return _clipped(repr(value))
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    fault = error.errors(include_url=False)[0]
+    field = ".".join(clipped(str(part)) for part in fault["loc"][1:]) or "the command"
+    advice = "leave it out" if fault["type"] == "extra_forbidden" else "send a value that fits"
+    return f"{name}: {field}: {fault_in_words(fault)}; {advice}."

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
+from fastapi.types import DecoratedCallable
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
@@ -32,7 +33,7 @@ def api_routes(sessions: Sessions) -> APIRouter:
     _add_records(router, sessions)
     _add_frames(router, sessions)
 
-    @router.get("/status")
+    @_reads(router, "/status")
     async def status() -> Response:
         session = await sessions.find(None)
         return json_response(sessions.status(session))
@@ -40,8 +41,13 @@ def api_routes(sessions: Sessions) -> APIRouter:
     return router
 
 
+def _reads(router: APIRouter, path: str) -> Callable[[DecoratedCallable], DecoratedCallable]:
+    """A route that answers GET, and HEAD alike without the body, which the server leaves out."""
+    return router.api_route(path, methods=["GET", "HEAD"])
+
+
 def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
-    @router.get("/recordings")
+    @_reads(router, "/recordings")
     async def recordings() -> Response:
         return json_response(await sessions.list_recordings())
 
@@ -55,7 +61,7 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
             path.unlink(missing_ok=True)
             raise
 
-    @router.get("/sessions/{session_id}/recording")
+    @_reads(router, "/sessions/{session_id}/recording")
     async def download(session_id: str) -> Response:
         session = await _session(sessions, session_id)
         spare = sessions.library.upload_path()
@@ -70,7 +76,7 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
 
 
 def _add_records(router: APIRouter, sessions: Sessions) -> None:
-    @router.get("/sessions/{session_id}/records")
+    @_reads(router, "/sessions/{session_id}/records")
     async def records(session_id: str, log: str, after: Annotated[int, Query(ge=-1, le=MAX_ID)] = -1) -> Response:
         run = (await _session(sessions, session_id)).source.run
         if log != run.log.log_id:
@@ -88,21 +94,21 @@ def _add_frames(router: APIRouter, sessions: Sessions) -> None:
         data = await (session.between_steps if reads_pool else session.read)(lambda: make(frames))
         return Response(data, headers=NO_STORE, media_type="application/octet-stream")
 
-    @router.get("/sessions/{session_id}/frames/{step}")
+    @_reads(router, "/sessions/{session_id}/frames/{step}")
     async def step_frame(
         session_id: str, step: InPath, layer: Number = 0, columns: Annotated[int, Query(ge=1, le=MAX_COLUMNS)] = 512
     ) -> Response:
         return await answer(session_id, lambda frames: frames.pack_step(step, layer, columns), reads_pool=False)
 
-    @router.get("/sessions/{session_id}/norms/{request_id}")
+    @_reads(router, "/sessions/{session_id}/norms/{request_id}")
     async def norms(session_id: str, request_id: InPath) -> Response:
         return await answer(session_id, lambda frames: frames.pack_norms(request_id), reads_pool=False)
 
-    @router.get("/sessions/{session_id}/heads/{step}")
+    @_reads(router, "/sessions/{session_id}/heads/{step}")
     async def heads(session_id: str, step: InPath, layer: Number = 0) -> Response:
         return await answer(session_id, lambda frames: frames.pack_heads(step, layer), reads_pool=False)
 
-    @router.get("/sessions/{session_id}/entry")
+    @_reads(router, "/sessions/{session_id}/entry")
     async def entry(
         session_id: str,
         request_id: Annotated[int, Query(alias="request", ge=0, le=MAX_ID)],
@@ -114,11 +120,11 @@ def _add_frames(router: APIRouter, sessions: Sessions) -> None:
             session_id, lambda frames: frames.pack_entry(request_id, position, layer, write_seq), reads_pool=True
         )
 
-    @router.get("/sessions/{session_id}/triangle/{step}")
+    @_reads(router, "/sessions/{session_id}/triangle/{step}")
     async def triangle(session_id: str, step: InPath, layer: Number, head: Number) -> Response:
         return await answer(session_id, lambda frames: frames.pack_triangle(step, layer, head), reads_pool=True)
 
-    @router.get("/sessions/{session_id}/scores/{step}")
+    @_reads(router, "/sessions/{session_id}/scores/{step}")
     async def scores(session_id: str, step: InPath, layer: Number, position: Number) -> Response:
         return await answer(session_id, lambda frames: frames.pack_scores(step, layer, position), reads_pool=True)
 

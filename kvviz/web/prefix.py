@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kvviz.errors import ConfigError
+
+#: Segments behind slashes, with nothing that ends a path or begins a host.
+_ROOT_PATH = re.compile(r"/?|(/[^/?#\\\s]+)+/?")
+
+
+def check_root_path(root_path: str) -> None:
+    """Raise `ConfigError` unless `root_path` is the path part of an address, or empty."""
+    if not _ROOT_PATH.fullmatch(root_path):
+        raise ConfigError(
+            f"A root path begins with / and has no scheme, host or query, but {root_path[:100]!r} came; "
+            "give the path alone, such as /kvviz.",
+            setting="root_path",
+        )
 
 
 class Prefix:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kvviz.errors import KvvizError, MissingError
+from kvviz.plain import fault_in_words
 from kvviz.web.guard import SECURITY_HEADERS
 
 logger = logging.getLogger("kvviz")
@@ -59,8 +60,7 @@ def add_error_handlers(app: FastAPI) -> None:
     async def on_bad_parameter(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
         name = str(fault["loc"][-1])
-        came = "nothing came" if fault["type"] == "missing" else f"{str(fault.get('input'))[:60]!r} came"
-        message = f"{name}: {fault['msg'][:1].lower()}{fault['msg'][1:]}, but {came}; see docs/wire.md."
+        message = f"{name}: {fault_in_words(fault)}; see docs/wire.md."
         return error_response(KvvizError(message, code="bad_parameter", parameter=name), 400)
 
     @app.exception_handler(HTTPException)

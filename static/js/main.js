@@ -1,7 +1,7 @@
 /** Wires the page: stores, transport, the fixed parts of the screen, the stage, and the one loop that draws them. */
 import { Actions } from './actions.js';
 import { CaptionBar } from './caption.js';
-import { byId } from './dom.js';
+import { byId, setText } from './dom.js';
 import { Drawer } from './drawer.js';
 import { FrameLoop } from './frame.js';
 import { Frames, MAX_COLUMNS } from './frames.js';
@@ -62,6 +62,8 @@ class App {
     this.stale = new Set(['all']);
     this.frameArrived = false;
     this.wasFolded = false;
+    /** Is it not known yet what there is to show? @type {boolean|null} */
+    this.waits = null;
     this.#wire();
   }
 
@@ -161,7 +163,6 @@ class App {
     }
     const serves = await fetch('api/status').then((response) => response.ok, () => false);
     if (transport.state === 'lost') banner.show(serves ? strings.banner.refused : strings.banner.lost, again);
-    byId('boot').hidden = true;
   }
 
   /** @param {{kind: string, head_seq: number, session_id: string}} hello */
@@ -175,7 +176,7 @@ class App {
     this.takeover.begun(hello.kind);
     if (document.documentElement.dataset.ready !== 'yes') {
       document.documentElement.dataset.ready = 'yes';
-      byId('boot').hidden = true;
+      byId('boot').classList.remove('boot-failed');
     }
   }
 
@@ -232,10 +233,28 @@ class App {
     }
     this.address.settle();
     const scene = timeline.scene();
+    this.#await(scene);
     this.stage.draw(scene);
     const again = this.#shell(scene, moving);
     this.takeover.tick(scene);
     return moving || !folded || again || this.stale.size > 0;
+  }
+
+  /** Until a log and its first request are here, or it is known that there are none, a line stands for the picture: an
+   * empty cache would be told as a fact. @param {import('./types.d.ts').Scene} scene */
+  #await(scene) {
+    const { log } = this.ctx;
+    const model = this.transport.status?.model.state;
+    const waits = log.logId === null ? model !== 'failed' && model !== 'none' : log.isLoading && scene.after.requests.size === 0;
+    if (waits !== this.waits) {
+      this.waits = waits;
+      byId('app').dataset.waits = waits ? 'yes' : 'no';
+      this.stale.add('waits');
+    }
+    const boot = byId('boot');
+    if (boot.classList.contains('boot-failed')) return;
+    if (waits) setText(boot, strings.stage.loading);
+    boot.hidden = !waits || this.transport.state === 'lost';
   }
 
   /** The fixed parts. Most frames only move progress. @param {import('./types.d.ts').Scene} scene @param {boolean} moving @returns {boolean} */
@@ -249,13 +268,15 @@ class App {
       this.topbar.update(scene, transport.status, transport.state, this.takeover.canOffer);
       this.scrubber.update(scene);
       this.drawer.update(transport.status);
-      if (!moving) this.stage.describe(scene);
+      if (!moving && !this.waits) this.stage.describe(scene);
       this.address.save();
     } else {
       this.scrubber.progress(scene);
     }
-    this.tape.update(scene);
-    this.caption.update(scene, this.ctx.timeline.moving);
+    if (!this.waits) {
+      this.tape.update(scene);
+      this.caption.update(scene, this.ctx.timeline.moving);
+    }
     return this.inspector.update(scene, arrived, moving);
   }
 }

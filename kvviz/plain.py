@@ -1,0 +1,83 @@
+"""What is wrong with data from outside, in the words of people: no type names of Python or of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_SHOWN_LENGTH = 60
+#: From here on whole numbers are shown by their first digits and their size.
+MAX_SHOWN_NUMBER = 2**64
+
+#: What was expected, by the type of a pydantic fault; the fields are those of its context.
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_too_long": "a text of at most {max_length} characters",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+
+
+def fault_in_words(fault: Mapping[str, Any]) -> str:
+    """What was expected and what came, as a clause, for one of the `errors()` of a pydantic `ValidationError`."""
+    if fault["type"] == "missing":
+        return "it is missing"
+    if fault["type"] == "extra_forbidden":
+        return "there is no such field"
+    limits = {name: _number(value) for name, value in fault.get("ctx", {}).items() if isinstance(value, int | float)}
+    expected = _EXPECTED.get(fault["type"], "something else").format_map(limits)
+    return f"{expected} is expected, but {shown(fault['input'])} came"
+
+
+def shown(value: Any) -> str:
+    """A value as a person would name it: texts and numbers as they are, the rest by its kind."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return _number(value)
+        case "":
+            return "an empty text"
+        case str():
+            return clipped(repr(value))
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "something else"
+
+
+def clipped(text: str) -> str:
+    """The text, or its beginning when it is long."""
+    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[: MAX_SHOWN_LENGTH - 3]}..."
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int) and abs(value) < MAX_SHOWN_NUMBER:
+        return f"{value:,}"
+    try:
+        return f"{float(value):.12g}"
+    except OverflowError:
+        return "a number beyond all limits"
