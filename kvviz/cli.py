@@ -236,6 +236,24 @@ def events(file: RecordingFile) -> None:
 
 
 @app.command()
+def blocks(
+    workload: Annotated[Path, typer.Argument(help="A JSON file, see docs/workload.md.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answers as one JSON list.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a recording for the Pages lens.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Replay starts, appends and frees of token sequences on the block pool, without a model."""
+    from kvviz.workload import print_answers, read_workload, replay_workload
+
+    if output is not None:
+        _check_output(output)
+    print_answers(replay_workload(read_workload(workload), output, title=workload.name), as_json=as_json)
+    if output is not None and not as_json:
+        typer.echo(f"Watch it: kvviz replay {output}")
+
+
+@app.command()
 def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
     model: Annotated[str | None, typer.Option(help="A hub id, a directory or a .gguf file.")] = None,

@@ -137,6 +137,7 @@ class App {
     const last = (log.header?.model.num_layers ?? 1) - 1;
     if (ui.layer > last) ui.set({ layer: last });
     frames.setLayer(ui.layer);
+    if (log.header?.source === 'workload' && !new URLSearchParams(location.search).has('lens')) ui.set({ lens: 'pages' });
     this.stage.dirty.add('world');
   }
 
