@@ -12,12 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stub_engine import StubRunner
 
+from kvviz.config import EngineConfig
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.free_queue import FreeQueue
+from kvviz.engine.host import HostTier
 from kvviz.engine.requests import Request
+from kvviz.engine.scheduler import Scheduler
 from kvviz.engine.tables import BlockTables
-from kvviz.events import AllocationReason, BlockCached, BlockEvicted, Event, PrefixCacheReset, SamplingParams
+from kvviz.events import (
+    AllocationReason,
+    BlockCached,
+    BlockEvicted,
+    Event,
+    PrefixCacheReset,
+    PrefixLookedUp,
+    RequestPreempted,
+    SamplingParams,
+)
 
 DIRECTORY = Path(__file__).parent / "cases"
 CASES = {case["id"]: case for case in json.loads((DIRECTORY / "engine.json").read_text(encoding="utf-8"))}
@@ -36,6 +49,24 @@ USED = (
     "vm-events-counts",
     "vm-session-id-neutral",
     "vm-dup-map-evict",
+    "swa-prefix-table",
+    "swa-skip-table",
+    "sc-chunk-16",
+    "sc-concurrent-partial",
+    "sc-threshold-alone",
+    "sc-threshold-shared",
+    "sc-order-chunked",
+    "sc-order-unchunked",
+    "sc-preempt-last",
+    "sc-preempt-fcfs",
+    "sc-head-of-line",
+    "sc-max-seqs",
+    "sc-stats",
+    "sc-prio-order",
+    "sc-prio-limited",
+    "sc-leak",
+    "v0-fork",
+    "v0-swap",
     "fq-operations",
     "fq-append-n",
     "fq-prepend-n",
@@ -224,7 +255,218 @@ class Queue:
         return {"returns": returns, "order": order}
 
 
-LEVELS: dict[str, Any] = {"kv_manager": VllmManager, "block_pool": Pool, "free_queue": Queue}
+class Windows:
+    """Answers `swa_lookup` (which prefix a window finds among cached blocks) and `swa_free` (what leaves a window)."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self.size, self.window = setup["block_size"], setup["sliding_window"]
+        self.table = setup.get("table", [])
+
+    def tables(self, num_blocks: int) -> BlockTables:
+        return BlockTables(BlockPool(num_blocks, lambda event: None), self.size, lambda event: None, window=self.window)
+
+    def request(self, num_tokens: int) -> Request:
+        return Request(
+            request_id=0,
+            token_ids=list(range(num_tokens)),
+            num_prompt_tokens=num_tokens,
+            max_new_tokens=1,
+            sampling=SamplingParams(),
+            block_size=self.size,
+        )
+
+    def do(self, op: str, step: dict[str, Any]) -> dict[str, Any]:
+        if op == "cached":
+            mask = step["mask"]
+            tables, request = self.tables(len(mask)), self.request(len(mask) * self.size + 1)
+            for index, bit in enumerate(mask):
+                if bit == "1":
+                    tables.pool.register(0, index, index, request.hashes[index], None)
+            return {"hit_blocks": len(tables.lookup(request).found)}
+        assert op == "computed"
+        tables, request = self.tables(len(self.table)), self.request(len(self.table) * self.size)
+        assert tables.allocate(request, request.num_tokens, code="prompt")
+        request.num_computed = step["n"]
+        tables.allocate(request, request.num_tokens, code="prompt")
+        return {"null_prefix": request.block_table.count(None)}
+
+
+class Serving:
+    """Answers the steps of a `scheduler` case with our scheduler; every sampled token is 7."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        events: list[Event] = []
+        self.events = events
+        budget = setup["max_num_batched_tokens"]
+        self.config = EngineConfig(
+            block_size=setup["block_size"],
+            num_blocks=setup["num_blocks"] - 1,
+            prefix_cache=setup["enable_prefix_caching"],
+            max_running=setup["max_num_seqs"],
+            token_budget=budget,
+            prefill_chunk=min(setup.get("long_prefill_token_threshold") or budget, 8_192),
+            chunked_prefill=setup.get("enable_chunked_prefill", True),
+            order=setup["policy"],
+        )
+        self.pool = BlockPool(self.config.num_blocks, events.append, prefix_cache=self.config.prefix_cache)
+        self.scheduler = Scheduler(
+            self.config, BlockTables(self.pool, self.config.block_size, events.append), events.append
+        )
+        self.requests: dict[str, Request] = {}
+        self.in_flight: list[dict[str, int]] = []
+
+    def names(self, requests: Any) -> list[str]:
+        return [name for request in requests for name, other in self.requests.items() if other is request]
+
+    def do(self, op: str, step: dict[str, Any]) -> dict[str, Any]:
+        match op:
+            case "add":
+                # Who came earlier has the smaller id; the cases give the order of arrival.
+                arrival = int(step.get("arrival", len(self.requests)))
+                self.requests[step["req"]] = request = Request(
+                    request_id=arrival,
+                    token_ids=tokens_of(step["prompt"]),
+                    num_prompt_tokens=len(tokens_of(step["prompt"])),
+                    max_new_tokens=step.get("max_tokens", 16),
+                    sampling=SamplingParams(),
+                    block_size=self.config.block_size,
+                    priority=step.get("priority", 0),
+                )
+                self.scheduler.add(request)
+                return {}
+            case "schedule_only" | "step":
+                answer = self._schedule()
+                if op == "step":
+                    for name in self.in_flight[-1]:
+                        self._append(name, 7)
+                return answer
+            case "deliver":
+                for name, token_ids in step["tokens"].items():
+                    for token_id in token_ids:
+                        self._append(name, token_id)
+                return {}
+            case "status":
+                request = self.requests[step["req"]]
+                return {
+                    "status": request.state.upper(),
+                    "num_computed_tokens": request.num_computed,
+                    "num_preemptions": self._preemptions(step["req"]),
+                    "output_tokens": request.token_ids[request.num_prompt_tokens :],
+                }
+            case "scenario":
+                return self._five_to_the_end()
+        raise AssertionError(f"unknown step {op}")
+
+    def _schedule(self) -> dict[str, Any]:
+        self.events.clear()
+        num_before = {name: len(request.block_table) for name, request in self.requests.items()}
+        plan = self.scheduler.schedule()
+        order = self.names(request for request, _ in plan.chunks)
+        self.in_flight.append({name: 1 for name in order if self._wants_sample(self.requests[name])})
+        new = {name: self.requests[name].block_table[num_before[name] :] for name in order}
+        lookups = [event for event in self.events if isinstance(event, PrefixLookedUp)]
+        return {
+            "scheduled": dict(zip(order, (chunk.num_tokens for _, chunk in plan.chunks), strict=True)),
+            "order": order,
+            "new_blocks": {
+                name: [block_id + 1 for block_id in block_ids] for name, block_ids in new.items() if block_ids
+            },
+            "new_blocks_len": {name: len(block_ids) for name, block_ids in new.items()},
+            "free": self.pool.num_free,
+            "running": self.names(self.scheduler.running),
+            "waiting": self.names(self.scheduler.waiting),
+            "preempted": self.names(r for r in self.requests.values() if r.state == "preempted"),
+            "stats": {
+                "requests": len(lookups),
+                "queries": sum(event.num_tokens for event in lookups),
+                "hits": sum(event.num_hit_tokens for event in lookups),
+            },
+        }
+
+    def _wants_sample(self, request: Request) -> bool:
+        return request.num_computed == request.num_tokens
+
+    def _append(self, name: str, token_id: int) -> None:
+        request = self.requests[name]
+        request.append_token(token_id)
+        if request.num_generated >= request.max_new_tokens and request.state == "running":
+            self.scheduler.running.remove(request)
+            self.scheduler.tables.release(request, "finished")
+            request.state = "finished"
+
+    def _preemptions(self, name: str) -> int:
+        mine = self.requests[name].request_id
+        return sum(isinstance(event, RequestPreempted) and event.request_id == mine for event in self.events)
+
+    def _five_to_the_end(self) -> dict[str, Any]:
+        for number in range(5):
+            self.do("add", {"req": str(number), "prompt": [["fill", number, 10]], "max_tokens": 10})
+        while self.scheduler.live:
+            self.do("step", {})
+        num_free = self.pool.num_free
+        return {
+            "all_ref_counts_zero": not any(self.pool.ref_counts),
+            "free": "num_blocks-1" if num_free == self.config.num_blocks else num_free,
+        }
+
+
+class Sharing:
+    """Answers `v0_block_table` (a table and its fork) and `v0_block_manager` (one out to the host and back)."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self.size = setup["block_size"]
+        self.num_blocks = setup.get("num_gpu_blocks", setup.get("gpu"))
+        self.pool = BlockPool(self.num_blocks, lambda event: None)
+        self.host = HostTier(setup.get("cpu", 0), lambda event: None)
+        self.tables = BlockTables(self.pool, self.size, lambda event: None, mover=StubRunner(), host=self.host)
+        self.requests: list[Request] = []
+
+    def do(self, op: str, step: dict[str, Any]) -> dict[str, Any]:
+        match op:
+            case "allocate":
+                self.requests = [self.request(step["tokens"])]
+                assert self.tables.allocate(self.requests[0], step["tokens"], code="prompt")
+                self.requests[0].num_computed = step["tokens"]
+            case "fork":
+                child = self.request(self.requests[0].num_tokens + 1)
+                assert self.tables.fork(self.requests[0], child)
+                self.requests.append(child)
+            case "free":
+                self.tables.release(self.requests[["original", "fork"].index(step["which"])], "finished")
+            case "swap_out":
+                assert self.host.has_room(1)
+                self.tables.swap_out(self.requests[0])
+            case "swap_in":
+                self.tables.swap_in(self.requests[0])
+        return {
+            "free": self.pool.num_free,
+            "same_physical": len({tuple(request.block_table) for request in self.requests}) == 1,
+            "gpu_used": self.num_blocks - self.pool.num_free,
+            "cpu_used": self.host.num_swapped,
+            "mapping_keys": "gpu block ids",
+        }
+
+    def request(self, num_tokens: int) -> Request:
+        return Request(
+            request_id=len(self.requests),
+            token_ids=list(range(num_tokens)),
+            num_prompt_tokens=num_tokens,
+            max_new_tokens=1,
+            sampling=SamplingParams(),
+            block_size=self.size,
+        )
+
+
+LEVELS: dict[str, Any] = {
+    "kv_manager": VllmManager,
+    "block_pool": Pool,
+    "free_queue": Queue,
+    "swa_lookup": Windows,
+    "swa_free": Windows,
+    "scheduler": Serving,
+    "v0_block_table": Sharing,
+    "v0_block_manager": Sharing,
+}
 
 
 @pytest.mark.parametrize("case_id", USED)

@@ -71,8 +71,8 @@ class Scheduler:
 
     def _schedule_running(self, plan: Plan) -> None:
         for request in tuple(self.running):
-            if request.state != "running":  # put out for one before it
-                continue
+            if request.state != "running" or request.num_computed == request.num_tokens:
+                continue  # put out for one before it, or its token is still on the way
             if self._budget <= 0:
                 return
             chunk = self._chunk(request, alone=len(self.running) + len(self.waiting) == 1)

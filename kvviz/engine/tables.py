@@ -28,11 +28,12 @@ from kvviz.events import (
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a prefix lookup found, first block to last: blocks of the pool, and hashes where the block is in the host
-    tier; and why not more.
+    """What a prefix lookup found, first block to last, and why not more.
+
+    A block of the pool, a hash where the block is in the host tier, or None where no layer will read the block.
     """
 
-    found: tuple[int | bytes, ...]
+    found: tuple[int | bytes | None, ...]
     reason: LookupReason
 
     @property
@@ -99,13 +100,33 @@ class BlockTables:
         The last token is always computed, since its logits are needed: at most ⌊(n − 1) / block size⌋ blocks hit.
         """
         limit = (request.num_tokens - 1) // self.block_size
-        found: list[int | bytes] = []
-        for block_hash in request.hashes[:limit]:
-            block_ids = self.pool.find((block_hash,), 1)
-            if not block_ids and not (self.offload and block_hash in self.host):
-                break
-            found.append(block_ids[0] if block_ids else block_hash)
-        return Lookup(tuple(found), self._explain(request, len(found), limit))
+        found = [self._where(block_hash) for block_hash in request.hashes[:limit]]
+        hits = self._first_run(found) if self.window is None else self._last_run(found)
+        return Lookup(tuple(hits), self._explain(request, len(hits), limit))
+
+    @staticmethod
+    def _first_run(found: list[int | bytes | None]) -> list[int | bytes | None]:
+        """Up to the first miss: every layer reads everything."""
+        return found[: found.index(None)] if None in found else found
+
+    def _last_run(self, found: list[int | bytes | None]) -> list[int | bytes | None]:
+        """Up to the last run that fills the window, or else what the prompt begins with; nothing before it is read.
+
+        Searched from the right, as vLLM does for sliding windows.
+        """
+        assert self.window is not None
+        num_read = max(1, self.blocks_for(self.window - 1))
+        length = 0
+        for index in reversed(range(len(found))):
+            length = length + 1 if found[index] is not None else 0
+            if length == num_read:
+                return [None] * index + found[index : index + length]
+        return found[:length]
+
+    def _where(self, block_hash: bytes) -> int | bytes | None:
+        """The block of a prefix in the pool, the hash itself when it is in the host tier, None when it is nowhere."""
+        block_ids = self.pool.find((block_hash,), 1)
+        return block_ids[0] if block_ids else block_hash if self.offload and block_hash in self.host else None
 
     def announce(self, request: Request, lookup: Lookup) -> None:
         """Emit what a lookup found."""
@@ -116,14 +137,14 @@ class BlockTables:
                 num_hit_tokens=len(lookup.found) * self.block_size,
                 hit_block_ids=lookup.block_ids,
                 reason=lookup.reason,
-                num_host_tokens=(len(lookup.found) - len(lookup.block_ids)) * self.block_size,
+                num_host_tokens=sum(isinstance(item, bytes) for item in lookup.found) * self.block_size,
             )
         )
 
     def fits(self, request: Request, num_tokens: int, lookup: Lookup | None = None) -> bool:
         """Whether the pool can give a request the blocks for its first `num_tokens` tokens.
 
-        Hits that are free count too: taking them shortens the free queue. Those out of the window go back at once.
+        Hits that are free count too: taking them shortens the free queue.
         """
         return self.shortage(request, self.blocks_for(num_tokens), lookup) <= 0
 
@@ -134,13 +155,11 @@ class BlockTables:
     def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
         """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
         found = lookup.found if lookup else ()
-        unread = found[: len(found) - len(self._readable(found))]  # of these, only blocks of the pool are taken at all
-        num_taken = len([item for item in found if isinstance(item, int)]) + len(
-            [item for item in unread if isinstance(item, bytes)]
-        )
-        num_new = max(0, num_blocks - len(request.block_table) - num_taken)
+        hits = [item for item in found if isinstance(item, int)]
+        num_fetched = sum(isinstance(item, bytes) for item in found)
+        num_new = max(0, num_blocks - len(request.block_table) - len(found)) + num_fetched
         num_copied = self._shared_index(request) is not None
-        num_free_hits = sum(self.pool.ref_counts[item] == 0 for item in self._readable(found) if isinstance(item, int))
+        num_free_hits = sum(self.pool.ref_counts[block_id] == 0 for block_id in hits)
         return num_new + num_copied + num_free_hits - self.pool.num_free
 
     def allocate(
@@ -156,7 +175,6 @@ class BlockTables:
         self._copy_on_write(request)
         if lookup and lookup.found:
             self._take(request, lookup.found)
-            self._release_window(request)
         self._grow(request, num_tokens, code)
         self._register(request, min(num_tokens, request.num_tokens) // self.block_size)
         return True
@@ -304,16 +322,15 @@ class BlockTables:
             request.request_id, index, source, num_tokens, self._moves.copy_block
         )
 
-    def _take(self, request: Request, found: Sequence[int | bytes]) -> None:
-        """Hits: first those of the pool, which nobody may take now, then those of the host tier that are read."""
-        read = self._readable(found)
-        host_ids = {item: self.host.take_out(item) for item in read if isinstance(item, bytes)}
+    def _take(self, request: Request, found: Sequence[int | bytes | None]) -> None:
+        """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""
+        host_ids = {item: self.host.take_out(item) for item in found if isinstance(item, bytes)}
         request.block_table = [item if isinstance(item, int) else None for item in found]
         for index, item in enumerate(found):
             if isinstance(item, int):
                 self.pool.share(request.request_id, index, item)
         for index, item in enumerate(found):
-            if isinstance(item, bytes) and item in host_ids:
+            if isinstance(item, bytes):
                 request.block_table[index] = self._fetch(request, index, item, host_ids[item])
                 self._register_block(request, index)
         request.num_cached_blocks = len(found)
@@ -350,10 +367,6 @@ class BlockTables:
                 block_id=block_id, host_id=host_id, hash=block_hash.hex(), num_bytes=num_bytes, copy_us=copy_us
             )
         )
-
-    def _readable(self, found: Sequence[int | bytes]) -> Sequence[int | bytes]:
-        """The hits that are still in the window of the token after them."""
-        return found[self._window_start(len(found) * self.block_size) // self.block_size :]
 
     def _window_start(self, num_computed: int) -> int:
         """First position that the next token, or any later one, reads."""
