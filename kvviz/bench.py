@@ -23,6 +23,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from kvviz.bench_page import PageResult, measure_page
 from kvviz.config import EngineConfig
+from kvviz.engine.blocks import BlockPool
+from kvviz.events import AllocationReason, Event, ReleaseReason
 from kvviz.model.loading import load
 from kvviz.model.observed import ObservedModel
 from kvviz.model.session import ModelSession
@@ -31,6 +33,9 @@ CONTEXTS = (128, 512, 2_048)
 NUM_PAIRS = 9
 NUM_DECODES = 16
 GROWTH_STEPS = 5_000
+NUM_TOGETHER = 8
+NUM_SERVING_PAIRS = 5
+NUM_POOL_ROUNDS = 20_000
 #: Records kept in the memory run: fewer than by default, so that the limit is reached.
 GROWTH_RECORDS = 5_000
 
@@ -167,6 +172,115 @@ def _step_bytes(session: ModelSession) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingResult:
+    """Many requests at once, as ratios within this run; `pool_ops_per_s` of single blocks with events to a list."""
+
+    batch_ratio: Spread
+    hit_ratio: Spread
+    scheduler_share: float
+    pool_ops_per_s: float
+
+
+def measure_serving(observed: ObservedModel) -> ServingResult:
+    """Eight requests together against one after another, a prefix hit against a miss, and what deciding costs."""
+    return ServingResult(
+        batch_ratio=_batch_ratio(observed),
+        hit_ratio=_hit_ratio(observed),
+        scheduler_share=_scheduler_share(observed),
+        pool_ops_per_s=_pool_ops_per_s(),
+    )
+
+
+def _prompts(count: int, length: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(count * length)
+    return torch.randint(100, 40_000, (count, length), generator=generator).tolist()
+
+
+def _serving_session(observed: ObservedModel, **options: Any) -> ModelSession:
+    return ModelSession(observed, None, EngineConfig(**options), keep_entries=True, measure_misses=False)
+
+
+def _batch_ratio(observed: ObservedModel) -> Spread:
+    """Tokens per second of eight requests decoding together at 128 tokens each ÷ one after another, capture on."""
+    prompts = _prompts(NUM_TOGETHER, 128)
+    session = _serving_session(observed, num_blocks=200, max_running=NUM_TOGETHER, token_budget=2_048)
+    ratios: list[float] = []
+    for _ in range(NUM_SERVING_PAIRS):
+        alone = 0.0
+        for prompt in prompts:
+            alone += _decode_s(session, [prompt])
+        ratios.append(alone / _decode_s(session, prompts))
+    return Spread.of(ratios)
+
+
+def _decode_s(session: ModelSession, prompts: Sequence[Sequence[int]]) -> float:
+    """Seconds of the decode steps of these requests, whose prompts are cached after the first time."""
+    for prompt in prompts:
+        session.engine.add_request(prompt, max_new_tokens=NUM_DECODES + 1)
+    session.step()
+    began = time.perf_counter()
+    session.run()
+    return time.perf_counter() - began
+
+
+def _hit_ratio(observed: ObservedModel) -> Spread:
+    """Time to first token of a prompt of 512 cached tokens and 16 new ones ÷ that of the same under a fresh salt."""
+    session = _serving_session(observed, num_blocks=400, prefill_chunk=1_024)
+    stem = _prompts(1, 512)[0]
+    _first_token_s(session, stem, None)
+    ratios: list[float] = []
+    for tail in _prompts(NUM_SERVING_PAIRS, 16):
+        hit = _first_token_s(session, stem + tail, None)
+        ratios.append(hit / _first_token_s(session, stem + tail, f"miss {len(ratios)}"))
+    return Spread.of(ratios)
+
+
+def _first_token_s(session: ModelSession, prompt: Sequence[int], salt: str | None) -> float:
+    session.engine.add_request(prompt, max_new_tokens=1, salt=salt)
+    began = time.perf_counter()
+    session.run()
+    return time.perf_counter() - began
+
+
+def _scheduler_share(observed: ObservedModel) -> float:
+    """Share of a decode step that schedule, blocks and their events take with 16 requests; median."""
+    session = _serving_session(observed, num_blocks=200, max_running=16, token_budget=2_048)
+    for prompt in _prompts(16, 64):
+        session.engine.add_request(prompt, max_new_tokens=NUM_DECODES + 1)
+    session.step()
+    schedule, shares = session.engine.scheduler.schedule, []
+    took = 0.0
+
+    def timed() -> Any:
+        nonlocal took
+        began = time.perf_counter()
+        plan = schedule()
+        took = time.perf_counter() - began
+        return plan
+
+    session.engine.scheduler.schedule = timed  # type: ignore[method-assign]
+    while session.has_work:
+        began = time.perf_counter()
+        session.step()
+        shares.append(took / (time.perf_counter() - began))
+    return statistics.median(shares)
+
+
+def _pool_ops_per_s() -> float:
+    """Allocate, touch and free of one block, each an operation, with events to a list."""
+    events: list[Event] = []
+    pool = BlockPool(1_024, events.append)
+    reason, released = AllocationReason(code="decode", num_tokens=1, num_blocks_held=0), ReleaseReason(code="finished")
+    began = time.perf_counter()
+    for number in range(NUM_POOL_ROUNDS):
+        block_id = pool.allocate(number, 0, reason)
+        pool.share(number + 1, 0, block_id)
+        pool.release(number, (block_id,), (0,), released)
+        pool.release(number + 1, (block_id,), (0,), released)
+    return 4 * NUM_POOL_ROUNDS / (time.perf_counter() - began)
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryResult:
     """Resident bytes once frames and events are full, and after more steps."""
 
@@ -211,19 +325,28 @@ def main(*, as_json: bool = False, model: str | None = None, memory: bool = Fals
     for context in CONTEXTS:
         console.print(f"decoding at {context} tokens of context …")
         decode.append(measure_decode(loaded.model, observed, context))
+    console.print("many requests at once …")
+    serving = measure_serving(observed)
     grown = measure_memory(observed, console.print) if memory else None
     shown = measure_page() if page else None
     if as_json:
         result: dict[str, Any] = {"model": loaded.name, "threads": torch.get_num_threads()}
         result["decode"] = [asdict(item) for item in decode]
+        result["serving"] = asdict(serving)
         result["memory"] = {**asdict(grown), "growth": grown.growth} if grown else None
         result["page"] = asdict(shown) if shown else None
         print(json.dumps(result, indent=2))
         return
-    _print(loaded.name, decode, grown, shown)
+    _print(loaded.name, decode, serving, grown, shown)
 
 
-def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None, shown: PageResult | None) -> None:
+def _print(
+    name: str,
+    decode: Sequence[DecodeResult],
+    serving: ServingResult,
+    grown: MemoryResult | None,
+    shown: PageResult | None,
+) -> None:
     title = f"{name}, fp32, {torch.get_num_threads()} threads: decoding with everything captured ÷ generate()"
     table = Table(title=title)
     for column in ("context", "ratio (quartiles)", "worst", "baseline", "engine", "not forward", "bytes per step"):
@@ -240,6 +363,14 @@ def _print(name: str, decode: Sequence[DecodeResult], grown: MemoryResult | None
         )
     console = Console()
     console.print(table)
+    batch, hit = serving.batch_ratio, serving.hit_ratio
+    console.print(
+        f"{NUM_TOGETHER} requests together ÷ one after another: {batch.median:.2f} × the tokens per second "
+        f"({batch.low:.2f}–{batch.high:.2f})\n"
+        f"first token after a hit of 512 tokens ÷ after a miss: {hit.median:.3f} ({hit.low:.3f}–{hit.high:.3f})\n"
+        f"scheduler and pool with 16 requests: {serving.scheduler_share:.1%} of a step; the pool alone: "
+        f"{serving.pool_ops_per_s:,.0f} operations per second"
+    )
     if grown:
         console.print(
             f"memory: {grown.full_bytes / 2**20:,.0f} MiB resident once the budgets are full, "

@@ -57,12 +57,13 @@ def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
 class EngineConfig:
     """Sizes and choices of one engine run.
 
-    `block_size` tokens per block, `num_blocks` blocks in the pool, `num_host_blocks` in the host tier. A step computes
-    at most `token_budget` tokens (None: one chunk and a token of everybody else) of at most `max_running` requests, of
-    one prompt at most `prefill_chunk` while others are there; without `chunked_prefill` a prompt is computed in one
-    step or waits. `order`: who runs first and is preempted last; `preemption`: how; `eviction`: which cached block is
-    reused first; `offload`: cached blocks that are evicted go to the host tier. `num_candidates` top tokens are kept
-    with each sampled one; `seed` is that of everything random. Raises `ConfigError` when a value is outside its limits.
+    `block_size` tokens per block, `num_blocks` blocks in the pool, `num_host_blocks` in the host tier. A step
+    computes at most `token_budget` tokens (None: one chunk and a token of everybody else) of at most `max_running`
+    requests, of one prompt at most `prefill_chunk` (a prompt that is alone may take a given budget whole, as in
+    vLLM); without `chunked_prefill` a prompt is computed in one step or waits. `order`: who runs first and is
+    preempted last; `preemption`: how; `eviction`: which cached block is reused first; `offload`: cached blocks that
+    are evicted go to the host tier. `num_candidates` top tokens are kept with each sampled one; `seed` is that of
+    everything random. Raises `ConfigError` when a value is outside its limits.
     """
 
     block_size: int = 16
@@ -103,8 +104,10 @@ class EngineConfig:
 
     @property
     def max_chunk(self) -> int:
-        """Tokens of one request that a step computes at most: the budget when it is alone, or a whole prompt."""
-        return self.budget if self.chunked_prefill else sys.maxsize
+        """Tokens of one request that a step computes at most."""
+        if not self.chunked_prefill:
+            return sys.maxsize
+        return self.prefill_chunk if self.token_budget is None else self.token_budget
 
 
 def blocks_in_bytes(pool_bytes: int, block_bytes: int) -> int:

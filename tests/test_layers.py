@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "events": ("errors", "plain", "version", "limits", "config", "digest", "events"),
     "engine": ("engine", "world", "log", "ledger", "frames", "recording"),
-    "model": ("model",),
+    "model": ("model", "scenarios"),
     "sources": ("sources",),
     "sessions": ("session", "sessions"),
     "server": ("assets", "web", "server"),

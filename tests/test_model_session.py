@@ -111,7 +111,8 @@ def test_more_requests_may_wait_than_conversations_are_remembered(
 
 
 def test_a_failed_step_ends_its_request_and_no_other(observed: ObservedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(observed)
+    config = EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16, max_running=1)
+    session = ModelSession(observed, byte_level(), config)
     runner, real = session.engine.runner, session.engine.runner.run
 
     def fail(step: int, segments: list[Segment]) -> StepResult:

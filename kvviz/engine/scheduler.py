@@ -154,7 +154,7 @@ class Scheduler:
         limit = self._budget
         if not self.config.chunked_prefill:
             limit = max(limit, rest)
-        elif not alone:
+        elif not alone or self.config.token_budget is None:
             limit = min(limit, self.config.prefill_chunk)
         return Chunk(
             request_id=request.request_id,
