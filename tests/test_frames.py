@@ -52,7 +52,8 @@ class Frames(FrameSource):
     def __init__(self, *frames: StepFrame) -> None:
         self.frames = {frame.step: frame for frame in frames}
 
-    def step_frame(self, step: int) -> StepFrame:
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        assert request_id in (None, 7)
         return self.frames[step]
 
     def norms(self, request_id: int) -> list[Norms]:
@@ -225,10 +226,12 @@ def test_what_a_source_does_not_keep_is_missing() -> None:
 
 def test_a_triangle_is_binned_and_scores_are_float32() -> None:
     class Triangles(Frames):
-        def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+        def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
             return 5, weights
 
-        def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+        def scores(
+            self, step: int, layer: int, position: int, request_id: int | None = None
+        ) -> dict[str, np.ndarray]:
             return {"dot": np.ones(4), "scaled": np.ones(4), "weight": np.ones(4)}
 
     weights = CHANCE.random((6, 1_300))
