@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import random
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +200,44 @@ def test_it_goes_round() -> None:
                 assert getattr(read, name) == getattr(frame, name)
             for name in ("heads", "heads_scale", "key_norm", "value_norm"):
                 np.testing.assert_array_equal(getattr(read, name), getattr(frame, name))
+
+
+def with_old_names(members: Members) -> Members:
+    """Members as they were named when a step computed one request: `frames/STEP.…`."""
+    return {re.sub(r"/(\d+)-\d+\.", r"/\1.", name): data for name, data in members.items()}
+
+
+def test_an_old_file_has_one_frame_a_step() -> None:
+    chunks = chunks_of_steps()
+    alone = [frame for frame in frames() if len(chunks[frame.step]) == 1]
+    assert alone
+    with contextlib.closing(Recording.open(packed(with_old_names(members_of(whole()))))) as recording:
+        for frame in frames():
+            if frame not in alone:
+                with pytest.raises(MissingError) as caught:
+                    recording.step_frame(frame.step, frame.request_id)
+                assert caught.value.code == "no_such_step"
+        for frame in alone:
+            for request_id in (None, frame.request_id):
+                read = recording.step_frame(frame.step, request_id)
+                assert read.request_id == frame.request_id
+                np.testing.assert_array_equal(read.heads, frame.heads)
+            with pytest.raises(MissingError) as caught:
+                recording.step_frame(frame.step, 10**6)
+            assert caught.value.code == "not_in_step"
+        seq = next(seq for seq, event in enumerate(run()[1]) if isinstance(event, KvWritten))
+        key, _ = recording.entry(frames()[0].request_id, frames()[0].start, 1, seq)
+        assert key.shape == (KV_HEADS, DIM)
+
+
+def chunks_of_steps() -> dict[int, list[int]]:
+    chunks: dict[int, list[int]] = {}
+    step = 0
+    for event in run()[1]:
+        step = getattr(event, "step", step)
+        if isinstance(event, KvWritten):
+            chunks.setdefault(step, []).append(event.request_id)
+    return chunks
 
 
 def test_entries_go_round() -> None:

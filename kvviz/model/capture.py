@@ -145,7 +145,7 @@ class LiveFrames(FrameSource):
         assert frame.slots is not None
         which = slice(position, position + 1) if position is not None else slice(None)
         slots, seqs = frame.slots[which], frame.seqs[which]
-        if (slots < 0).any() or not np.array_equal(self.ledger.slot_seq[slots], seqs):
+        if (slots < 0).any() or not self.ledger.holds(slots, seqs, np.arange(frame.num_tokens)[which]):
             raise MissingError(
                 "Entries that this step read are gone from the pool.", code="gone", since_step=self.ledger.step
             )
