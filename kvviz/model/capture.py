@@ -42,7 +42,6 @@ class LiveFrames(FrameSource):
 
     def capture(self, taken: StepCapture) -> None:
         """Turn what the door saw into a frame per sequence. Their writes get their seq in `settle`."""
-        self._pending.clear()  # of a step that failed
         at = 0
         for index, segment in enumerate(taken.segments):
             num_new = len(segment.token_ids)
@@ -78,11 +77,12 @@ class LiveFrames(FrameSource):
 
     def settle(self) -> None:
         """After the step's events: note which writes the frames read, and keep the frames of the step together."""
-        for frame in self._pending:
+        pending = [frame for frame in self._pending if frame.step == self.ledger.step]  # not of a step that failed
+        self._pending.clear()
+        for frame in pending:
             assert frame.slots is not None
             frame.seqs = np.where(frame.slots >= 0, self.ledger.slot_seq[frame.slots], -1)
-        self.store.add(*self._pending)
-        self._pending.clear()
+        self.store.add(*pending)
 
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
         """The frame of a request in a step."""
