@@ -12,7 +12,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ MAX_PACK_CELLS = 512 * 39
 FRAME_BUDGET = 256 * 2**20
 #: Requests whose norms are kept after their frames are gone.
 MAX_NORM_REQUESTS = 64
+#: Requests that an error names.
+_MAX_NAMED = 8
 
 _DTYPES: dict[str, np.dtype[Any]] = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
 
@@ -128,8 +130,19 @@ def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return head, arrays
 
 
+def not_in_step(step: int, request_id: int, took_part: Iterable[int]) -> MissingError:
+    """What is said to somebody who asks for a request in a step that computed only others."""
+    request_ids = list(took_part)
+    named = ", ".join(map(str, request_ids[:_MAX_NAMED])) + (", …" if len(request_ids) > _MAX_NAMED else "")
+    return MissingError(
+        f"Request {request_id} computed nothing in step {step}; ask for one that did: {named}.", code="not_in_step"
+    )
+
+
 class FrameSource(ABC):
     """Answers requests for frames as packs. A live session and a recording each fill in where frames come from.
+
+    A step has a frame for each request that it computed; `request_id` None means the first in its batch.
 
     `triangle` and `scores` need the queries; a source that keeps none leaves them as they are.
     """
@@ -137,8 +150,8 @@ class FrameSource(ABC):
     log_id = ""
 
     @abstractmethod
-    def step_frame(self, step: int) -> StepFrame:
-        """The frame of a step. Raises `MissingError`."""
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        """The frame of a request in a step. Raises `MissingError` (`not_in_step` when the step computed others)."""
 
     @abstractmethod
     def norms(self, request_id: int) -> list[Norms]:
@@ -148,19 +161,19 @@ class FrameSource(ABC):
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
         """K [heads, dim] and V of one entry. Raises `MissingError` (`gone` with `since_step`)."""
 
-    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
-        """First query's position and weights [n, T] of a step. Raises `MissingError`."""
+    def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
+        """First query's position and weights [n, T] of a request in a step. Raises `MissingError`."""
         raise MissingError(
             "Prefill triangles were not kept here; run the prompt live to see them.", code="not_captured"
         )
 
-    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
-        """`dot`, `scaled`, `weight` f32 [H] of the step's last query against a position. Raises `MissingError`."""
+    def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
+        """`dot`, `scaled`, `weight` f32 [H] of the request's last query against a position. Raises `MissingError`."""
         raise MissingError("Queries were not kept here; run the prompt live to see q·k.", code="not_captured")
 
-    def pack_step(self, step: int, layer: int, columns: int = MAX_COLUMNS) -> bytes:
+    def pack_step(self, step: int, layer: int, columns: int = MAX_COLUMNS, request_id: int | None = None) -> bytes:
         """Head-mean attention of all layers, the head rows of `layer` and the new norms, at most `columns` wide."""
-        frame = self.step_frame(step)
+        frame = self.step_frame(step, request_id)
         num_layers, num_heads, num_tokens = frame.heads.shape
         layer = _checked(layer, num_layers)
         columns = max(1, min(columns, MAX_COLUMNS, MAX_PACK_CELLS // (num_layers + num_heads)))
@@ -181,9 +194,9 @@ class FrameSource(ABC):
             },
         )
 
-    def pack_heads(self, step: int, layer: int) -> bytes:
+    def pack_heads(self, step: int, layer: int, request_id: int | None = None) -> bytes:
         """Head rows of one layer, not binned."""
-        frame = self.step_frame(step)
+        frame = self.step_frame(step, request_id)
         layer = _checked(layer, len(frame.heads))
         arrays = {"heads": frame.heads[layer], "heads_scale": frame.heads_scale[layer]}
         rest = 1 - (frame.heads[layer] * frame.heads_scale[layer][:, None]).sum(axis=-1)
@@ -209,17 +222,20 @@ class FrameSource(ABC):
         head = {"kind": "entry", "request_id": request_id, "position": position, "layer": layer, "write_seq": write_seq}
         return encode_pack(head, {"key": key.astype(np.float32), "value": value.astype(np.float32)})
 
-    def pack_triangle(self, step: int, layer: int, head: int, columns: int = MAX_COLUMNS) -> bytes:
-        """Attention weights of every query of a step in one head."""
-        start, weights = self.triangle(step, layer, head)
+    def pack_triangle(
+        self, step: int, layer: int, head: int, columns: int = MAX_COLUMNS, request_id: int | None = None
+    ) -> bytes:
+        """Attention weights of every query of a request in a step, in one head."""
+        start, weights = self.triangle(step, layer, head, request_id)
         size = max(1, -(-weights.shape[1] // max(1, min(columns, MAX_COLUMNS))))
         quantised, scale = quantise_rows(bin_columns(weights, size))
         about = {"kind": "triangle", "step": step, "layer": layer, "head": head, "start": start, "bin": size}
         return encode_pack({**about, "num_tokens": weights.shape[1]}, {"weights": quantised, "weights_scale": scale})
 
-    def pack_scores(self, step: int, layer: int, position: int) -> bytes:
-        """q·k, scaled and weight per head of the step's last query against one position."""
-        arrays = {name: array.astype(np.float32) for name, array in self.scores(step, layer, position).items()}
+    def pack_scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> bytes:
+        """q·k, scaled and weight per head of the request's last query against one position."""
+        scores = self.scores(step, layer, position, request_id)
+        arrays = {name: array.astype(np.float32) for name, array in scores.items()}
         return encode_pack({"kind": "scores", "step": step, "layer": layer, "position": position}, arrays)
 
     def _head(self, kind: str, frame: StepFrame) -> dict[str, Any]:
@@ -235,45 +251,61 @@ class FrameSource(ABC):
 
 
 class FrameStore:
-    """Frames by step within a byte budget: the oldest go first. Safe to use from several threads."""
+    """Frames by step and request within a byte budget: the oldest steps go first, each as a whole.
+
+    The last step is kept however large. Safe to use from several threads.
+    """
 
     def __init__(self, budget: int = FRAME_BUDGET) -> None:
         self.budget = budget
         self.num_bytes = 0
         self.first_step = 1
-        self._frames: OrderedDict[int, StepFrame] = OrderedDict()
+        self._steps: OrderedDict[int, dict[int, StepFrame]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, frame: StepFrame) -> None:
-        """Keep a frame and drop the oldest ones beyond the budget."""
+    def add(self, *frames: StepFrame) -> None:
+        """Keep frames, those of a step in the order of its batch, and drop the oldest steps beyond the budget."""
         with self._lock:
-            if frame.step in self._frames:
-                self.num_bytes -= self._frames.pop(frame.step).num_bytes
-            self._frames[frame.step] = frame
-            self.num_bytes += frame.num_bytes
-            while self.num_bytes > self.budget and len(self._frames) > 1:
-                step, oldest = self._frames.popitem(last=False)
-                self.num_bytes -= oldest.num_bytes
+            for frame in frames:
+                of_step = self._steps.setdefault(frame.step, {})
+                former = of_step.get(frame.request_id)
+                self.num_bytes += frame.num_bytes - (former.num_bytes if former else 0)
+                of_step[frame.request_id] = frame
+            while self.num_bytes > self.budget and len(self._steps) > 1:
+                step, oldest = self._steps.popitem(last=False)
+                self.num_bytes -= sum(frame.num_bytes for frame in oldest.values())
                 self.first_step = step + 1
 
-    def get(self, step: int) -> StepFrame:
-        """The frame of a step. Raises `MissingError`: `dropped` or `no_such_step`."""
+    def get(self, step: int, request_id: int | None = None) -> StepFrame:
+        """The frame of a request in a step; None: of the first in its batch.
+
+        Raises `MissingError`: `dropped`, `no_such_step`, or `not_in_step` when the step computed only others.
+        """
         with self._lock:
-            frame = self._frames.get(step)
-        if frame is None and step < self.first_step:
+            of_step = dict(self._steps.get(step, {}))
+        if of_step:
+            frame = next(iter(of_step.values())) if request_id is None else of_step.get(request_id)
+            if frame is None:
+                assert request_id is not None
+                raise not_in_step(step, request_id, of_step)
+            return frame
+        if step < self.first_step:
             raise MissingError(
                 f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest kept "
                 f"is of step {self.first_step}.",
                 code="dropped",
             )
-        if frame is None:
-            raise MissingError(f"No frame of step {step} was captured.", code="no_such_step")
-        return frame
+        raise MissingError(f"No frame of step {step} was captured.", code="no_such_step")
 
     def steps(self) -> list[int]:
         """Steps whose frames are kept, ascending."""
         with self._lock:
-            return list(self._frames)
+            return list(self._steps)
+
+    def frames(self) -> list[StepFrame]:
+        """All frames that are kept, step by step, each step in the order of its batch."""
+        with self._lock:
+            return [frame for of_step in self._steps.values() for frame in of_step.values()]
 
 
 def _checked(layer: int, num_layers: int) -> int:

@@ -99,6 +99,11 @@ class SlotLedger:
         slots = self._slots(block_id)
         self.slot_seq[slots], self._slot_position[slots] = self._host.pop(host_id)
 
+    def holds(self, slots: np.ndarray | int, seqs: np.ndarray | int, positions: np.ndarray | int) -> bool:
+        """Whether every slot holds the entry of its position that its write put there."""
+        same = (self.slot_seq[slots] == seqs) & (self._slot_position[slots] == positions)
+        return bool(np.all(same))
+
     def slot_of(self, request_id: int, position: int, write_seq: int) -> int:
         """Slot where that write put the position and still is.
 
@@ -113,7 +118,7 @@ class SlotLedger:
                 code="no_such_entry",
             )
         slot = int(write.slots[position - write.start])
-        if self.slot_seq[slot] != write_seq:
+        if not self.holds(slot, write_seq, position):
             elsewhere = np.flatnonzero((self.slot_seq == write_seq) & (self._slot_position == position))
             if len(elsewhere):
                 return int(elsewhere[0])

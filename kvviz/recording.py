@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
 from kvviz.errors import KvvizError, MissingError, RecordingError
 from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
-from kvviz.frames import FrameSource, Norms, StepFrame
+from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.plain import fault_in_words
 
 #: Limits of what is read, in bytes unless they say otherwise.
@@ -35,7 +35,8 @@ MAX_RECORDS = 2_000_000
 MAX_RECORD_BYTES = 16 * 2**20
 MAX_LAYERS = 4_096
 
-_FRAME = re.compile(r"frames/([0-9]{1,9})\.([a-z_]{1,20})\.npy\Z")
+#: Step, request (absent in files of versions that computed one request a step) and name of an array.
+_FRAME = re.compile(r"frames/([0-9]{1,9})(?:-([0-9]{1,16}))?\.([a-z_]{1,20})\.npy\Z")
 _KNOWN_TYPES = {event.__dataclass_fields__["type"].default for event in EVENT_TYPES}
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -82,7 +83,7 @@ class Recording(FrameSource):
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self._frames: dict[int, set[str]] = {}
+        self._members: dict[str, set[str]] = {}  # array names by stem: STEP-REQUEST, or STEP in old files
         self._check_members()
         self.header, self._needed = self._read_header()
         self.lines: list[bytes] = []
@@ -90,7 +91,7 @@ class Recording(FrameSource):
         self.num_steps = 0
         self._writes: dict[int, _Written] = {}
         self._steps_of: dict[int, list[int]] = {}
-        self._chunks: dict[int, tuple[int, int, int]] = {}
+        self._chunks: dict[int, dict[int, tuple[int, int]]] = {}  # by step and request: start, new tokens
         self._num_tokens: dict[int, int] = {}
         self._read_events()
 
@@ -126,13 +127,23 @@ class Recording(FrameSource):
         """Records `[seq, t_us, event]` in order."""
         return (orjson.loads(line) for line in self.lines)
 
-    def step_frame(self, step: int) -> StepFrame:
-        """The frame of a step, read from the file."""
-        if not {"heads", "heads_scale"} <= self._frames.get(step, set()) or step not in self._chunks:
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        """The frame of a request in a step, read from the file; None: of the first in its batch."""
+        chunks = self._chunks.get(step)
+        if not chunks:
             raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
-        request_id, start, num_new = self._chunks[step]
-        heads = self._array(step, "heads", np.uint8, (self._num_layers, None, start + num_new))
-        key_norm, value_norm = self._norms_of(step, start, num_new)
+        if request_id is None:
+            request_id = next(iter(chunks))
+        elif request_id not in chunks:
+            raise not_in_step(step, request_id, chunks)
+        stem = self._stem(step, request_id)
+        if not {"heads", "heads_scale"} <= self._members.get(stem, set()):
+            raise MissingError(
+                f"This recording holds no frame of request {request_id} in step {step}.", code="no_such_step"
+            )
+        start, num_new = chunks[request_id]
+        heads = self._array(stem, "heads", np.uint8, (self._num_layers, None, start + num_new))
+        key_norm, value_norm = self._norms_of(stem, start, num_new)
         return StepFrame(
             step=step,
             request_id=request_id,
@@ -140,7 +151,7 @@ class Recording(FrameSource):
             num_new=num_new,
             num_tokens=start + num_new,
             heads=heads,
-            heads_scale=self._array(step, "heads_scale", np.float32, heads.shape[:2]),
+            heads_scale=self._array(stem, "heads_scale", np.float32, heads.shape[:2]),
             key_norm=key_norm,
             value_norm=value_norm,
         )
@@ -149,26 +160,28 @@ class Recording(FrameSource):
         """Norms of a request, from all its frames."""
         found = []
         for step in self._steps_of.get(request_id, ()):
-            of_request, start, num_new = self._chunks[step]
-            if of_request == request_id and {"key_norm", "value_norm"} <= self._frames.get(step, set()):
-                key, value = self._norms_of(step, start, num_new)
+            start, num_new = self._chunks[step][request_id]
+            stem = self._stem(step, request_id)
+            if {"key_norm", "value_norm"} <= self._members.get(stem, set()):
+                key, value = self._norms_of(stem, start, num_new)
                 found.append(Norms(start + num_new - key.shape[1], key, value))
         return found
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
-        """K and V [heads, dim] as they were written, to 8 bits."""
+        """K and V [heads, dim] as they were written, to 8 bits, wherever their block has been moved or copied since."""
         written = self._writes.get(write_seq)
         if written is None or written.request_id != request_id or not 0 <= position - written.start < written.count:
             raise MissingError(
                 f"No entry at position {position} was written by record {write_seq}.", code="no_such_entry"
             )
         layers = self._needed.model.layers
-        if not 0 <= layer < len(layers) or not {"keys", "values"} <= self._frames.get(written.step, set()):
+        stem = self._stem(written.step, request_id)
+        if not 0 <= layer < len(layers) or not {"keys", "values"} <= self._members.get(stem, set()):
             raise MissingError("This recording holds no K and V of that entry.", code="not_captured")
         vectors = []
         for name, shape in (("keys", layers[layer].key_shape), ("values", layers[layer].value_shape)):
-            stored = self._array(written.step, name, np.uint8, (self._num_layers, written.count, None))
-            scale = self._array(written.step, f"{name}_scale", np.float32, stored.shape[:2])
+            stored = self._array(stem, name, np.uint8, (self._num_layers, written.count, None))
+            scale = self._array(stem, f"{name}_scale", np.float32, stored.shape[:2])
             width = math.prod(shape)
             if layer >= self._num_layers or width > stored.shape[2]:
                 raise MissingError("This recording's K and V do not fit its header.", code="damaged")
@@ -180,13 +193,20 @@ class Recording(FrameSource):
     def _num_layers(self) -> int:
         return self._needed.model.num_layers
 
+    def _stem(self, step: int, request_id: int) -> str:
+        """What the members of a frame begin with; an old file has one frame a step, so its step must have one chunk."""
+        stem, old = f"{step}-{request_id}", f"{step}"
+        is_old = stem not in self._members and old in self._members and len(self._chunks.get(step, ())) == 1
+        return old if is_old else stem
+
     def _check_members(self) -> None:
         infos = self._archive.infolist()
         if len(infos) > MAX_MEMBERS:
             raise RecordingError(f"The recording has {len(infos):,} members; at most {MAX_MEMBERS:,} are read.")
         for info in infos:
             if match := _FRAME.match(info.filename):
-                self._frames.setdefault(int(match[1]), set()).add(match[2])
+                stem = f"{int(match[1])}" + (f"-{int(match[2])}" if match[2] else "")
+                self._members.setdefault(stem, set()).add(match[3])
 
     @contextmanager
     def _member(self, name: str, limit: int) -> Iterator[BinaryIO]:
@@ -263,23 +283,25 @@ class Recording(FrameSource):
         if positions != list(range(positions[0], positions[0] + len(positions))):
             return
         self._writes[seq] = _Written(step, request_id, positions[0], len(positions))
-        self._steps_of.setdefault(request_id, []).append(step)
-        self._chunks.setdefault(step, (request_id, positions[0], len(positions)))
+        chunks = self._chunks.setdefault(step, {})
+        if request_id not in chunks:
+            chunks[request_id] = positions[0], len(positions)
+            self._steps_of.setdefault(request_id, []).append(step)
 
-    def _norms_of(self, step: int, start: int, num_new: int) -> tuple[np.ndarray, np.ndarray]:
-        """Norms f16 [L, k] of the entries up to the step's last; NaN where the file has none."""
-        if not {"key_norm", "value_norm"} <= self._frames.get(step, set()):
+    def _norms_of(self, stem: str, start: int, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+        """Norms f16 [L, k] of the entries up to the frame's last; NaN where the file has none."""
+        if not {"key_norm", "value_norm"} <= self._members.get(stem, set()):
             nothing = np.full((self._num_layers, num_new), np.nan, np.float16)
             return nothing, nothing
-        key = self._array(step, "key_norm", np.float16, (self._num_layers, None))
-        value = self._array(step, "value_norm", np.float16, key.shape)
+        key = self._array(stem, "key_norm", np.float16, (self._num_layers, None))
+        value = self._array(stem, "value_norm", np.float16, key.shape)
         if not num_new <= key.shape[1] <= start + num_new:
-            raise _damaged(f"frames/{step}.key_norm.npy")
+            raise _damaged(f"frames/{stem}.key_norm.npy")
         return key, value
 
-    def _array(self, step: int, name: str, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    def _array(self, stem: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
         """One array member of that shape (None: any size but 0); its claimed size must be the size it has."""
-        member = f"frames/{step}.{name}.npy"
+        member = f"frames/{stem}.{name}.npy"
         with self._member(member, MAX_MEMBER_BYTES) as reader:
             data = io.BytesIO(reader.read())
         try:
@@ -358,7 +380,7 @@ def write_recording(
             for name, array in arrays.items():
                 buffer = io.BytesIO()
                 np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-                _write(archive, f"frames/{frame.step}.{name}.npy", buffer.getvalue())
+                _write(archive, f"frames/{frame.step}-{frame.request_id}.{name}.npy", buffer.getvalue())
         head = {**header, "source": "recording", "capabilities": sorted(capabilities)}
         _write(archive, "header.json", orjson.dumps(head))
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from kvviz.errors import MissingError
 from kvviz.sources.source import Run, Source
 
 T = TypeVar("T")
 
 #: How many values a session keeps for clients that are about to want the same.
-NUM_RECENT = 8
+NUM_RECENT = 16
 
 
 class Recent(Generic[T]):
@@ -99,14 +100,22 @@ class Session:
         """A recording of the session: the file that it plays, or one written to `spare`."""
         return await asyncio.wrap_future(self.source.save(spare))
 
-    async def step_pack(self, run: Run, step: int, layer: int, columns: int) -> bytes:
-        """The pack that is pushed after a step, made once for all clients that want the same."""
-        key = (run.log.log_id, step, layer, columns)
+    async def step_pack(self, run: Run, step: int, layer: int, columns: int, request_id: int | None = None) -> bytes:
+        """The pack that is pushed after a step, made once for all clients that want the same.
+
+        It is of `request_id` when that took part in the step, else of the first in its batch.
+        """
+        key = (run.log.log_id, step, layer, columns, request_id)
         pack = self._packs.get(key)
         if pack is None:
-            pack = asyncio.ensure_future(self.read(lambda: run.frames.pack_step(step, layer, columns)))
+            pack = asyncio.ensure_future(self.read(lambda: run.frames.pack_step(step, layer, columns, request_id)))
             self._packs.put(key, pack)
-        return await asyncio.shield(pack)
+        try:
+            return await asyncio.shield(pack)
+        except MissingError as error:
+            if request_id is None or error.code != "not_in_step":
+                raise
+        return await self.step_pack(run, step, layer, columns)
 
     async def close(self) -> None:
         """End the session; its clients are told."""

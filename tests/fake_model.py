@@ -15,7 +15,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine, Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource, Norms, StepFrame
+from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
@@ -36,6 +36,7 @@ class CountingRunner:
 
     def __init__(self, forward_s: float) -> None:
         self.forward_s = forward_s
+        self.ran: dict[int, list[int]] = {}
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         assert self.busy.acquire(blocking=False), "two forwards at once"
@@ -44,6 +45,7 @@ class CountingRunner:
             if any(POISON in segment.token_ids for segment in segments):
                 raise RuntimeError("poisoned")
             samples = [self._sample(segment) if segment.sampling else None for segment in segments]
+            self.ran[step] = [segment.request_id for segment in segments]
         finally:
             self.busy.release()
         layers = tuple(range(NUM_LAYERS))
@@ -79,27 +81,36 @@ class FakeFrames(FrameSource):
         text += b" " * (-len(text) % 4)
         return len(text).to_bytes(4, "little") + text + bytes(64)
 
-    def pack_step(self, step: int, layer: int, columns: int) -> bytes:
-        if not 1 <= step <= self._model.num_steps:
+    def _request(self, step: int, request_id: int | None) -> int:
+        ran = self._model.runner.ran.get(step)
+        if ran is None:
             raise MissingError(f"There is no step {step}.", code="no_such_step")
-        return self._pack(kind="step", step=step, layer=layer, columns=columns)
+        if request_id is not None and request_id not in ran:
+            raise not_in_step(step, request_id, ran)
+        return ran[0] if request_id is None else request_id
+
+    def pack_step(self, step: int, layer: int, columns: int, request_id: int | None = None) -> bytes:
+        request_id = self._request(step, request_id)
+        return self._pack(kind="step", step=step, layer=layer, columns=columns, request_id=request_id)
 
     def pack_norms(self, request_id: int) -> bytes:
         return self._pack(kind="norms", request_id=request_id)
 
-    def pack_heads(self, step: int, layer: int) -> bytes:
-        return self._pack(kind="heads", step=step, layer=layer)
+    def pack_heads(self, step: int, layer: int, request_id: int | None = None) -> bytes:
+        return self._pack(kind="heads", step=step, layer=layer, request_id=self._request(step, request_id))
 
     def pack_entry(self, request_id: int, position: int, layer: int, write_seq: int) -> bytes:
         if write_seq == 0:
             raise MissingError("That entry is gone since step 3.", code="gone", since_step=3)
         return self._pack(kind="entry", request_id=request_id, position=position, layer=layer, write_seq=write_seq)
 
-    def pack_triangle(self, step: int, layer: int, head: int) -> bytes:
-        return self._pack(kind="triangle", step=step, layer=layer, head=head)
+    def pack_triangle(
+        self, step: int, layer: int, head: int, columns: int = 512, request_id: int | None = None
+    ) -> bytes:
+        return self._pack(kind="triangle", step=step, layer=layer, head=head, request_id=request_id)
 
-    def pack_scores(self, step: int, layer: int, position: int) -> bytes:
-        return self._pack(kind="scores", step=step, layer=layer, position=position)
+    def pack_scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> bytes:
+        return self._pack(kind="scores", step=step, layer=layer, position=position, request_id=request_id)
 
 
 class FakeModel:
@@ -109,7 +120,8 @@ class FakeModel:
         given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
         self.config = EngineConfig(**given)
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
-        self.engine = Engine(self.config, CountingRunner(forward_s), self.log.append)
+        self.runner = CountingRunner(forward_s)
+        self.engine = Engine(self.config, self.runner, self.log.append)
         self.frames = FakeFrames(self)
         self.is_closed = False
         self.threads: set[str] = set()

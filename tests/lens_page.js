@@ -20,7 +20,7 @@ const setup = async ({header, records, lens, size}) => {
   const stage = new Stage(root, ctx, () => undefined);
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
   log.append(records);
-  ui.changes.on(() => { frames.setLayer(ui.layer); stage.dirty.add('ui'); });
+  ui.changes.on(() => { frames.setLayer(ui.layer); frames.setRequest(ui.requestId); stage.dirty.add('ui'); });
   frames.onChange(() => stage.dirty.add('frame'));
   timeline.changes.on((what) => { if (what !== 'progress') stage.dirty.add('world'); });
   await stage.show(lens);

@@ -14,7 +14,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine, Segment, StepResult
 from kvviz.errors import MissingError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource, Norms, StepFrame, quantise_rows
+from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
@@ -33,12 +33,12 @@ class NotingRunner(FakeRunner):
     def __init__(self, num_layers: int, forward_s: float) -> None:
         super().__init__(num_layers)
         self.forward_s = forward_s
-        self.ran: dict[int, Segment] = {}
+        self.ran: dict[int, dict[int, Segment]] = {}
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         time.sleep(self.forward_s)
         if segments:
-            self.ran[step] = segments[0]
+            self.ran[step] = {segment.request_id: segment for segment in segments}
         return super().run(step, segments)
 
 
@@ -49,11 +49,14 @@ class MadeUpFrames(FrameSource):
         self._model = model
         self.log_id = model.log.log_id
 
-    def step_frame(self, step: int) -> StepFrame:
-        segment = self._model.runner.ran.get(step)
-        if segment is None:
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        ran = self._model.runner.ran.get(step)
+        if ran is None:
             raise MissingError(f"There is no step {step}.", code="no_such_step")
-        random = np.random.default_rng(step)
+        if request_id is not None and request_id not in ran:
+            raise not_in_step(step, request_id, ran)
+        segment = next(iter(ran.values())) if request_id is None else ran[request_id]
+        random = np.random.default_rng([step, segment.request_id])
         num_layers = self._model.runner.num_layers
         weights = random.random((num_layers, NUM_HEADS, segment.length)) ** 8
         weights[..., 0] += weights.sum(axis=-1)
@@ -74,7 +77,7 @@ class MadeUpFrames(FrameSource):
 
     def norms(self, request_id: int) -> list[Norms]:
         ran = self._model.runner.ran
-        return [self.step_frame(step).norms for step, segment in list(ran.items()) if segment.request_id == request_id]
+        return [self.step_frame(step, request_id).norms for step, parts in list(ran.items()) if request_id in parts]
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
         writes: dict[int, tuple[int, int]] = {}
@@ -95,14 +98,14 @@ class MadeUpFrames(FrameSource):
         key, value = np.random.default_rng([request_id, position, layer]).normal(size=(2, 2, 8))
         return key, value
 
-    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
-        frame = self.step_frame(step)
+    def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
+        frame = self.step_frame(step, request_id)
         weights = np.random.default_rng([step, layer, head]).random((frame.num_new, frame.num_tokens))
         for query in range(frame.num_new):
             weights[query, frame.start + query + 1 :] = 0
         return frame.start, weights / weights.sum(axis=-1, keepdims=True)
 
-    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+    def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
         dot = np.random.default_rng([step, layer, position]).normal(size=NUM_HEADS)
         return {"dot": dot, "scaled": dot * 0.35, "weight": np.full(NUM_HEADS, 0.1)}
 

@@ -25,7 +25,14 @@ CHANCE = np.random.default_rng(0)
 
 
 def frame_of(
-    num_tokens: int, *, step: int = 1, layers: int = 3, heads: int = 4, num_new: int = 1, num_norms: int | None = None
+    num_tokens: int,
+    *,
+    step: int = 1,
+    request_id: int = 7,
+    layers: int = 3,
+    heads: int = 4,
+    num_new: int = 1,
+    num_norms: int | None = None,
 ) -> StepFrame:
     """A frame whose rows are softmax weights."""
     weights = CHANCE.random((layers, heads, num_tokens)) ** 4
@@ -33,7 +40,7 @@ def frame_of(
     norms = CHANCE.random((2, layers, num_norms or num_new)).astype(np.float16)
     return StepFrame(
         step=step,
-        request_id=7,
+        request_id=request_id,
         start=num_tokens - num_new,
         num_new=num_new,
         num_tokens=num_tokens,
@@ -52,7 +59,8 @@ class Frames(FrameSource):
     def __init__(self, *frames: StepFrame) -> None:
         self.frames = {frame.step: frame for frame in frames}
 
-    def step_frame(self, step: int) -> StepFrame:
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        assert request_id in (None, 7)
         return self.frames[step]
 
     def norms(self, request_id: int) -> list[Norms]:
@@ -235,10 +243,10 @@ def test_what_a_source_does_not_keep_is_missing() -> None:
 
 def test_a_triangle_is_binned_and_scores_are_float32() -> None:
     class Triangles(Frames):
-        def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+        def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
             return 5, weights
 
-        def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
+        def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
             return {"dot": np.ones(4), "scaled": np.ones(4), "weight": np.ones(4)}
 
     weights = CHANCE.random((6, 1_300))
@@ -266,6 +274,39 @@ def test_the_oldest_frames_go_first() -> None:
     with pytest.raises(MissingError) as missing:
         store.get(8)
     assert code_of(missing) == "no_such_step"
+
+
+def test_a_step_keeps_a_frame_of_each_request_and_goes_as_a_whole() -> None:
+    size = frame_of(100).num_bytes
+    store = FrameStore(budget=7 * size + 5)
+    for step in range(1, 4):
+        store.add(*[frame_of(100, step=step, request_id=request_id) for request_id in (5, 9, 2)])
+        assert store.num_bytes <= store.budget
+    assert store.steps() == [2, 3]
+    assert store.num_bytes == 6 * size
+    assert [(frame.step, frame.request_id) for frame in store.frames()] == [(s, r) for s in (2, 3) for r in (5, 9, 2)]
+    assert store.get(3).request_id == 5, "the first in the batch"
+    for request_id in (5, 9, 2):
+        assert store.get(2, request_id).request_id == request_id
+        with pytest.raises(MissingError) as dropped:
+            store.get(1, request_id)
+        assert code_of(dropped) == "dropped"
+    with pytest.raises(
+        MissingError, match="Request 4 computed nothing in step 2; ask for one that did: 5, 9, 2"
+    ) as other:
+        store.get(2, 4)
+    assert code_of(other) == "not_in_step"
+    with pytest.raises(MissingError) as missing:
+        store.get(4, 5)
+    assert code_of(missing) == "no_such_step"
+
+
+def test_a_step_of_many_requests_names_a_few() -> None:
+    store = FrameStore()
+    store.add(*[frame_of(1, request_id=request_id) for request_id in range(1_000)])
+    with pytest.raises(MissingError) as caught:
+        store.get(1, 5_000)
+    assert len(caught.value.message) < 120
 
 
 def test_one_frame_is_kept_however_large() -> None:

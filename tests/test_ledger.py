@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from stub_engine import as_records, busy_log
 
 from kvviz.errors import MissingError
-from kvviz.events import AllocationReason, BlockAllocated, Event, KvWritten, StepStarted
+from kvviz.events import (
+    AllocationReason,
+    BlockAllocated,
+    BlocksSwappedIn,
+    BlocksSwappedOut,
+    Event,
+    KvWritten,
+    StepStarted,
+)
 from kvviz.ledger import SlotLedger
 from kvviz.world import World
 
@@ -65,6 +75,30 @@ def test_an_entry_is_gone_from_the_moment_its_block_is_handed_out() -> None:
     assert code_of(ledger, 0, 0, 2) == ("gone", 2), "the first time counts"
     assert code_of(ledger, 1, 0, 5) == ("gone", 3)
     assert ledger.slot_of(2, 1, 8) == 1
+
+
+def test_a_block_that_comes_back_to_the_place_of_another_is_told_from_it() -> None:
+    """One write filled both blocks, and each comes back from the host tier to where the other was."""
+    moved: dict[str, Any] = {
+        "request_id": 0,
+        "logical_indices": (0, 1),
+        "host_ids": (0, 1),
+        "num_bytes": 1,
+        "copy_us": 1,
+    }
+    ledger = ledger_of(
+        step(1),
+        taken(0),
+        taken(1),
+        written(0, range(4), range(4)),
+        BlocksSwappedOut(block_ids=(0, 1), **moved),
+        taken(1),
+        taken(0),
+        BlocksSwappedIn(block_ids=(1, 0), **moved),
+    )
+    assert [ledger.slot_of(0, position, 3) for position in range(4)] == [2, 3, 0, 1]
+    assert ledger.holds(np.array([2, 3, 0, 1]), np.full(4, 3), np.arange(4))
+    assert not ledger.holds(np.arange(4), np.full(4, 3), np.arange(4))
 
 
 def test_only_so_many_writes_can_be_asked_for() -> None:

@@ -43,28 +43,34 @@ class Attention:
     def __init__(self, header: dict[str, Any], records: list[list[Any]]) -> None:
         self.layers = header["model"]["num_layers"]
         self.heads = header["model"]["num_query_heads"]
-        self.written: dict[int, tuple[int, int, int]] = {}
+        self.written: dict[int, tuple[int, int, int]] = {}  # the first of each step's batch
+        self.parts: dict[tuple[int, int], tuple[int, int]] = {}
         self.missing: set[int] = set()
+        self.asked: list[str] = []
         step = 0
         for _, _, event in records:
             if event["type"] == "step_started":
                 step = event["step"]
             elif event["type"] == "kv_written":
-                self.written[step] = (event["request_id"], event["positions"][0], len(event["positions"]))
+                part = event["positions"][0], len(event["positions"])
+                self.written.setdefault(step, (event["request_id"], *part))
+                self.parts[step, event["request_id"]] = part
 
-    def weights(self, step: int, layer: int) -> np.ndarray:
+    def weights(self, step: int, layer: int, request: int | None = None) -> np.ndarray:
         """[heads, tokens], each row as bytes give it back."""
-        _, start, count = self.written[step]
-        values = np.random.default_rng([step, layer]).gamma(0.5, size=(self.heads, start + count)) + 0.01
+        request = self.written[step][0] if request is None else request
+        start, count = self.parts[step, request]
+        values = np.random.default_rng([step, layer, request]).gamma(0.5, size=(self.heads, start + count)) + 0.01
         rows, scale = _bytes(values / values.sum(axis=1, keepdims=True))
         weights: np.ndarray = rows * scale[:, None]
         return weights
 
-    def mean(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        return _bytes(np.stack([self.weights(step, layer).mean(axis=0) for layer in range(self.layers)]))
+    def mean(self, step: int, request: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        return _bytes(np.stack([self.weights(step, layer, request).mean(axis=0) for layer in range(self.layers)]))
 
     def answer(self, path: str) -> tuple[int, bytes]:
         """Status and body for a path below the session."""
+        self.asked.append(path)
         kind, _, rest = path.partition("/")
         name, _, query = rest.partition("?")
         asked = dict(part.split("=") for part in query.split("&") if part)
@@ -76,12 +82,15 @@ class Attention:
         step = int(name) if name.isdigit() else -1
         if step not in self.written or step in self.missing:
             return 404, json.dumps({"code": "dropped", "message": "not kept"}).encode()
-        request, start, count = self.written[step]
+        request = int(asked.get("request", self.written[step][0]))
+        if (step, request) not in self.parts:
+            return 404, json.dumps({"code": "not_in_step", "message": "not in this step"}).encode()
+        start, count = self.parts[step, request]
         about = {"step": step, "log_id": "a", "request_id": request, "layer": layer, "num_tokens": start + count}
         about |= {"start": start, "num_new": count, "bin": 1}
-        rows, scale = _bytes(self.weights(step, layer))
+        rows, scale = _bytes(self.weights(step, layer, request))
         if kind == "frames":
-            mean, mean_scale = self.mean(step)
+            mean, mean_scale = self.mean(step, request)
             norms = self._norms(request)[:, start : start + count]
             arrays = {"mean": mean, "mean_scale": mean_scale, "heads": rows, "heads_scale": scale}
             return 200, encode_pack({"kind": "step", **about}, {**arrays, "key_norm": norms, "value_norm": norms})
@@ -92,14 +101,14 @@ class Attention:
             weights, weights_scale = _bytes(square / square.sum(axis=1, keepdims=True))
             return 200, encode_pack({"kind": "triangle", **about}, {"weights": weights, "weights_scale": weights_scale})
         position = int(asked["position"])
-        weight = self.weights(step, layer)[:, position].astype(np.float32)
+        weight = self.weights(step, layer, request)[:, position].astype(np.float32)
         dot = np.full(self.heads, 10.0, np.float32)
         return 200, encode_pack(
             {"kind": "scores", **about}, {"dot": dot, "scaled": dot * np.float32(0.35), "weight": weight}
         )
 
     def _norms(self, request: int) -> np.ndarray:
-        ends = [start + count for owner, start, count in self.written.values() if owner == request]
+        ends = [start + count for (_, owner), (start, count) in self.parts.items() if owner == request]
         return np.random.default_rng(request).uniform(1, 9, (self.layers, max(ends, default=0))).astype(np.float16)
 
 
@@ -307,6 +316,82 @@ def test_the_five_largest_are_named_and_hiding_the_sink_scales_the_rest_up(
     rest *= weights.sum() / rest.sum()
     assert hidden[0]["from"] == int(np.argmax(rest))
     assert hidden[0]["weight"] == pytest.approx(float(rest.max()), rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def busy() -> tuple[dict[str, Any], list[list[Any]]]:
+    """Three requests in the same steps, in a pool that has room for all."""
+    header, records = make_log(num_requests=3, num_blocks=40, max_running=3)
+    return {**header, "capabilities": ["frames", "entries", "triangle"]}, records
+
+
+def busy_step(attention: Attention) -> int:
+    """A step in the middle of those that computed all three."""
+    steps = [step for step in attention.written if all((step, request) in attention.parts for request in range(3))]
+    return steps[len(steps) // 2]
+
+
+def test_the_shown_request_has_its_own_rows(page: Any, site: Site, busy: Any) -> None:
+    """Of a step that computed three requests each lens shows the one that is chosen, and asks for no other."""
+    site.attention = attention = Attention(*busy)
+    step = busy_step(attention)
+    for lens in ("cache", "attention"):
+        show(page, busy, lens)
+        for request in (1, 2, 0):
+            attention.asked.clear()
+            page.evaluate(
+                "async ([k, requestId]) => { ui.set({layer: 2, requestId}); go(k); await quiet(); await quiet(); }",
+                [step, request],
+            )
+            assert attention.asked
+            for path in attention.asked:
+                assert f"request={request}" in path or path == f"norms/{request}"
+            if lens == "cache":
+                rows, scale = attention.mean(step, request)
+                largest = page.evaluate("stage.lens.frame.largestNow(2)")
+                order = np.argsort(-(rows[2] * scale[2]), kind="stable")[:5]
+                assert [share["from"] for share in largest] == list(order)
+                continue
+            row = page.evaluate("Array.from(stage.lens.frame.rowOf(4).weights)")
+            assert row == pytest.approx(list(attention.weights(step, 2, request)[4]), abs=1e-6)
+
+
+def test_pushed_packs_are_kept_under_their_own_request(page: Any, site: Site, busy: Any) -> None:
+    site.attention = attention = Attention(*busy)
+    step = busy_step(attention)
+    show(page, busy, "cache")
+    packs = [list(attention.answer(f"frames/{step}?layer=0&request={request}")[1]) for request in (2, 0)]
+    attention.asked.clear()
+    found = page.evaluate(
+        """([step, packs]) => {
+          for (const pack of packs) frames.accept(new Uint8Array(pack).buffer);
+          const of = (request) => frames.step(step, request)?.meta.request_id ?? null;
+          const first = of(null);
+          frames.setRequest(2);
+          return [of(0), of(2), first, of(null), of(undefined)];
+        }""",
+        [step, packs],
+    )
+    assert found == [0, 2, attention.written[step][0], 2, 2]
+    assert attention.asked == []
+
+
+def test_attention_so_far_counts_only_steps_of_the_request(page: Any, site: Site, busy: Any) -> None:
+    """A request that waited while others ran misses no frame of theirs."""
+    site.attention = attention = Attention(*busy)
+    mine = [step for step, request in attention.parts if request == 1]
+    show(page, busy, "cache")
+    page.evaluate("ui.set({view: 'attention', requestId: 1})")
+    page.evaluate("async (k) => { go(k); for (let i = 0; i < 12; i++) await quiet(); }", mine[-2])
+    known = page.evaluate("[stage.lens.received.numKnown, stage.lens.received.numMissing]")
+    assert known == [len(mine) - 1, 0]
+    shares = []
+    for step in mine[:-1]:
+        rows, scale = attention.mean(step, 1)
+        if rows.shape[1] > 2:
+            shares.append(float(rows[3, 2]) * float(scale[3]))
+    found = page.evaluate("stage.lens.received.average(3, 2, 3)")
+    assert found == pytest.approx(sum(shares) / len(shares), rel=1e-4)
 
 
 def test_prefill_looks_different_from_decode(page: Any, log: Any) -> None:

@@ -126,6 +126,36 @@ def test_a_saved_session_replays_as_it_was(server: Running) -> None:
         np.testing.assert_allclose(replayed["key"], live["key"], atol=np.abs(live["key"]).max() / 100)
 
 
+def test_each_request_of_a_step_is_served_live_and_from_its_recording(server: Running) -> None:
+    prompts = (PROMPT, "jumps over", "a lazy dog and a quick fox")
+    with server.connect() as page, httpx.Client(base_url=server.url, trust_env=False) as client:
+        for prompt in prompts[1:]:
+            page.do("add_request", prompt=prompt, max_new_tokens=20, template=False)
+        page.do("step", count=8)
+        chunks = [record[2]["chunks"] for record in page.records if record[2]["type"] == "step_scheduled"][-1]
+        assert [chunk["request_id"] for chunk in chunks] == [0, 1, 2]
+        saved = client.get("/api/sessions/live/recording")
+        uploaded = client.post("/api/recordings", content=saved.content).json()
+        for chunk in chunks:
+            request_id, num_tokens = chunk["request_id"], chunk["start"] + chunk["num_tokens"]
+            for path in (f"frames/8?layer=2&request={request_id}", f"heads/8?layer=1&request={request_id}"):
+                head, live = decode_pack(client.get(f"/api/sessions/live/{path}").content)
+                assert (head["request_id"], head["num_tokens"]) == (request_id, num_tokens)
+                replayed = decode_pack(client.get(f"/api/sessions/{uploaded['id']}/{path}").content)[1]
+                for name in live:
+                    np.testing.assert_array_equal(live[name], replayed[name], err_msg=f"{path} {name}")
+            weights = live["heads"] * live["heads_scale"][:, None]
+            where = f"layer=1&request={request_id}"
+            _, triangle = decode_pack(client.get(f"/api/sessions/live/triangle/8?head=3&{where}").content)
+            assert triangle["weights"].shape == (1, num_tokens)
+            np.testing.assert_allclose(triangle["weights"][0] * triangle["weights_scale"][0], weights[3], atol=0.01)
+            _, scores = decode_pack(client.get(f"/api/sessions/live/scores/8?position=1&{where}").content)
+            np.testing.assert_allclose(scores["weight"], weights[:, 1], atol=1e-6)
+        for session in ("live", uploaded["id"]):
+            other = client.get(f"/api/sessions/{session}/frames/8?request=9")
+            assert (other.status_code, other.json()["code"]) == (404, "not_in_step")
+
+
 def test_sessions_that_take_turns_compute_what_one_alone_does(server: Running) -> None:
     with server.connect() as alone:
         play(alone)

@@ -274,6 +274,45 @@ def test_a_past_entry_whose_slot_was_written_again_is_gone(view: View) -> None:
     )
 
 
+def test_the_shown_request_is_the_one_that_is_pushed(view: View) -> None:
+    """Choosing a request tells the server, whose packs are kept under the request that they are of."""
+    view.page.evaluate(
+        """async () => {
+          const {transport, ctx} = kvviz;
+          window.said = [];
+          window.pushed = [];
+          const [send, onPack] = [transport.send.bind(transport), transport.onPack];
+          transport.send = (command) => { said.push(command); return send(command); };
+          transport.onPack = (buffer) => {
+            onPack(buffer);
+            pushed.push([...ctx.frames.packs].at(-1)[0].split(':').map(Number));
+          };
+          for (const prompt of ['second', 'third']) {
+            await ctx.send({command: 'add_request', prompt, max_new_tokens: 30});
+          }
+          await ctx.send({command: 'step', count: 3});
+        }"""
+    )
+    for request in (2, 1, None):
+        head = view.state()["head"]
+        view.page.evaluate(
+            """async (requestId) => {
+              said.length = pushed.length = 0;
+              kvviz.ctx.ui.set({requestId});
+              await kvviz.ctx.send({command: 'step', count: 1});
+            }""",
+            request,
+        )
+        view.until(lambda state, head=head: state["head"] == head + 1)
+        view.page.wait_for_function("step => pushed.some((one) => one[1] === step)", arg=head + 1)
+        subscribed = view.page.evaluate("said.filter((one) => one.command === 'subscribe').map((one) => one.request)")
+        assert subscribed == [request]
+        pushed = view.page.evaluate("pushed")
+        assert {of for _, step, of, _ in pushed if step == head + 1} == {request or 0}
+        assert {of for _, _, of, _ in pushed} == {request or 0}
+    assert view.page.evaluate("kvviz.ctx.log.step(kvviz.ctx.log.headStep).chunks.length") == 3
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_a_long_history_is_fetched_or_else_comes_over_the_socket(browser: Any, recordings: Path, works: bool) -> None:
     """Both ways give every record once, in order, and the same last world."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import random
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,8 +150,10 @@ def asked_for_everything(recording: Recording) -> Iterator[Callable[[], object]]
         for layer in layers:
             yield functools.partial(recording.pack_step, step, layer)
             yield functools.partial(recording.pack_heads, step, layer)
+            yield functools.partial(recording.pack_step, step, layer, request_id=1)
+            yield functools.partial(recording.pack_heads, step, layer, 10**6)
         yield functools.partial(recording.pack_triangle, step, 0, 0)
-        yield functools.partial(recording.pack_scores, step, 0, 0)
+        yield functools.partial(recording.pack_scores, step, 0, 0, 1)
     for request_id in (0, 99):
         yield functools.partial(recording.pack_norms, request_id)
         for seq, event in enumerate(run()[1][:40]):
@@ -192,22 +195,60 @@ def test_it_goes_round() -> None:
         assert world.check is not None
         assert world.check["ok"]
         for frame in frames():
-            read = recording.step_frame(frame.step)
+            read = recording.step_frame(frame.step, frame.request_id)
             for name in ("step", "request_id", "start", "num_new", "num_tokens"):
                 assert getattr(read, name) == getattr(frame, name)
             for name in ("heads", "heads_scale", "key_norm", "value_norm"):
                 np.testing.assert_array_equal(getattr(read, name), getattr(frame, name))
 
 
+def with_old_names(members: Members) -> Members:
+    """Members as they were named when a step computed one request: `frames/STEP.…`."""
+    return {re.sub(r"/(\d+)-\d+\.", r"/\1.", name): data for name, data in members.items()}
+
+
+def test_an_old_file_has_one_frame_a_step() -> None:
+    chunks = chunks_of_steps()
+    alone = [frame for frame in frames() if len(chunks[frame.step]) == 1]
+    assert alone
+    with contextlib.closing(Recording.open(packed(with_old_names(members_of(whole()))))) as recording:
+        for frame in frames():
+            if frame not in alone:
+                with pytest.raises(MissingError) as caught:
+                    recording.step_frame(frame.step, frame.request_id)
+                assert caught.value.code == "no_such_step"
+        for frame in alone:
+            for request_id in (None, frame.request_id):
+                read = recording.step_frame(frame.step, request_id)
+                assert read.request_id == frame.request_id
+                np.testing.assert_array_equal(read.heads, frame.heads)
+            with pytest.raises(MissingError) as caught:
+                recording.step_frame(frame.step, 10**6)
+            assert caught.value.code == "not_in_step"
+        seq = next(seq for seq, event in enumerate(run()[1]) if isinstance(event, KvWritten))
+        key, _ = recording.entry(frames()[0].request_id, frames()[0].start, 1, seq)
+        assert key.shape == (KV_HEADS, DIM)
+
+
+def chunks_of_steps() -> dict[int, list[int]]:
+    chunks: dict[int, list[int]] = {}
+    step = 0
+    for event in run()[1]:
+        step = getattr(event, "step", step)
+        if isinstance(event, KvWritten):
+            chunks.setdefault(step, []).append(event.request_id)
+    return chunks
+
+
 def test_entries_go_round() -> None:
-    by_step = {frame.step: frame for frame in frames()}
+    by_step = {(frame.step, frame.request_id): frame for frame in frames()}
     step = 0
     with contextlib.closing(Recording.open(whole())) as recording:
         for seq, event in enumerate(run()[1]):
             step = getattr(event, "step", step)
-            if not isinstance(event, KvWritten) or step not in by_step:
+            if not isinstance(event, KvWritten) or (step, event.request_id) not in by_step:
                 continue
-            entries = by_step[step].entries
+            entries = by_step[step, event.request_id].entries
             for index, position in enumerate(event.positions):
                 key, value = recording.entry(event.request_id, position, 1, seq)
                 for got, name in ((key, "keys"), (value, "values")):
@@ -345,7 +386,7 @@ def test_a_missing_member_is_named(missing: str) -> None:
 def test_a_missing_array_is_missing() -> None:
     members = members_of(whole())
     step = frames()[0].step
-    del members[f"frames/{step}.heads_scale.npy"]
+    del members[f"frames/{STEM}.heads_scale.npy"]
     with contextlib.closing(Recording.open(packed(members))) as recording:
         with pytest.raises(MissingError) as caught:
             recording.step_frame(step)
@@ -539,7 +580,7 @@ def test_a_member_that_claims_to_be_huge_is_refused(name: str) -> None:
 
 def test_an_array_that_claims_to_be_huge_is_refused() -> None:
     step = frames()[0].step
-    with contextlib.closing(Recording.open(claiming(whole(), f"frames/{step}.heads.npy", 2**32 - 2))) as recording:
+    with contextlib.closing(Recording.open(claiming(whole(), f"frames/{STEM}.heads.npy", 2**32 - 2))) as recording:
         with pytest.raises(RecordingError) as caught:
             recording.step_frame(step)
         assert caught.value.code == "too_large"
@@ -577,6 +618,7 @@ def test_only_so_many_of_everything_are_read(monkeypatch: pytest.MonkeyPatch) ->
 # Arrays.
 
 STEP = frames()[0].step
+STEM = f"{STEP}-{frames()[0].request_id}"
 SHAPE = frames()[0].heads.shape
 
 
@@ -623,7 +665,7 @@ def other_shape(claimed: str) -> bytes:
 )
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
 def test_an_array_that_is_not_ours_is_missing(data: bytes) -> None:
-    changed = with_member(f"frames/{STEP}.heads.npy", data)
+    changed = with_member(f"frames/{STEM}.heads.npy", data)
     with contextlib.closing(Recording.open(changed)) as recording:
         with pytest.raises(MissingError) as caught:
             recording.step_frame(STEP)
@@ -646,7 +688,7 @@ def test_an_array_that_is_not_ours_is_missing(data: bytes) -> None:
     ],
 )
 def test_arrays_that_do_not_fit_each_other_are_missing(name: str, array: np.ndarray) -> None:
-    changed = with_member(f"frames/{STEP}.{name}.npy", npy(array))
+    changed = with_member(f"frames/{STEM}.{name}.npy", npy(array))
     with contextlib.closing(Recording.open(changed)) as recording:
         with pytest.raises(MissingError) as caught:
             recording.step_frame(STEP)
@@ -664,7 +706,7 @@ def test_arrays_that_do_not_fit_each_other_are_missing(name: str, array: np.ndar
     ],
 )
 def test_entries_that_do_not_fit_are_missing(name: str, array: np.ndarray) -> None:
-    changed = with_member(f"frames/{STEP}.{name}.npy", npy(array))
+    changed = with_member(f"frames/{STEM}.{name}.npy", npy(array))
     seq = next(seq for seq, event in enumerate(run()[1]) if isinstance(event, KvWritten))
     with contextlib.closing(Recording.open(changed)) as recording:
         with pytest.raises(MissingError) as caught:
@@ -691,6 +733,12 @@ def test_entries_that_do_not_fit_are_missing(name: str, array: np.ndarray) -> No
         "frames/1.../x.npy",
         "frames/٣.heads.npy",
         "frames/007.heads.npy",
+        "frames/007-0.heads.npy",
+        "frames/1-.heads.npy",
+        "frames/1--1.heads.npy",
+        "frames/1-0-0.heads.npy",
+        "frames/1-99999999999999999.heads.npy",
+        "frames/1-٣.heads.npy",
         "frames/7.HEADS.npy\n",
         "frames/",
         "x" * 60_000,

@@ -306,6 +306,10 @@ def test_methods_and_parameters(client: httpx.Client) -> None:
         "frames/1?columns=513",
         "frames/1?layer=-1",
         "frames/99999999999999999999",
+        "frames/1?request=-1",
+        "heads/1?request=x",
+        "triangle/1?layer=1&head=1&request=1.5",
+        "scores/1?layer=1&position=1&request=99999999999999999999",
         "norms/x",
         "entry",
         "entry?request=0&position=1&layer=x&write_seq=1",
@@ -326,6 +330,10 @@ def test_frames_by_range(client: httpx.Client) -> None:
         "entry?request=0&position=3&layer=1&write_seq=9": {"kind": "entry", "position": 3, "write_seq": 9},
         "triangle/1?layer=1&head=2": {"kind": "triangle", "head": 2},
         "scores/4?layer=1&position=2": {"kind": "scores", "position": 2},
+        "frames/2?layer=1&request=0": {"kind": "step", "step": 2, "request_id": 0},
+        "heads/2?layer=1&request=0": {"kind": "heads", "request_id": 0},
+        "triangle/1?layer=1&head=2&request=4": {"kind": "triangle", "head": 2, "request_id": 4},
+        "scores/4?layer=1&position=2&request=4": {"kind": "scores", "position": 2, "request_id": 4},
     }
     for path, expected in questions.items():
         response = client.get(f"/api/sessions/live/{path}")
@@ -337,6 +345,10 @@ def test_frames_by_range(client: httpx.Client) -> None:
         assert head.items() >= expected.items()
     missing = client.get("/api/sessions/live/frames/900")
     assert (missing.status_code, missing.json()["code"]) == (404, "no_such_step")
+    for kind in ("frames", "heads"):
+        other = client.get(f"/api/sessions/live/{kind}/1?request=9")
+        assert (other.status_code, other.json()["code"]) == (404, "not_in_step")
+        assert other.json()["message"] == "Request 9 computed nothing in step 1; ask for one that did: 0."
     gone = client.get("/api/sessions/live/entry?request=0&position=3&layer=1&write_seq=0")
     assert (gone.status_code, gone.json()["code"], gone.json()["details"]) == (410, "gone", {"since_step": 3})
     assert client.get("/api/sessions/new/frames/1").status_code == 404

@@ -301,6 +301,40 @@ def test_subscribe(server: Running) -> None:
         assert socket.packs == []
 
 
+def test_subscribe_to_a_request(server: Running) -> None:
+    """What is pushed is of that request while it takes part, else of the first in the batch: one pack a step."""
+    with server.connect() as socket:
+        for prompt, count in (("second", 9), ("third", 3)):
+            socket.do("add_request", prompt=prompt, max_new_tokens=count)
+        socket.do("subscribe", request=2)
+        for _ in range(6):
+            socket.packs.clear()
+            socket.do("step")
+            if not socket.packs:
+                socket.until_type("pack")
+            socket.until_seq(socket.records[-1][0])
+            chunks = [record[2] for record in socket.records if record[2]["type"] == "step_scheduled"][-1]["chunks"]
+            took_part = [chunk["request_id"] for chunk in chunks]
+            expected = 2 if 2 in took_part else took_part[0]
+            assert [(pack["step"], pack["request_id"]) for pack in socket.packs] == [(chunks_step(socket), expected)]
+        assert 2 not in took_part
+        assert len(took_part) == 2
+        socket.do("subscribe", request=1)
+        assert socket.until_type("pack")["request_id"] == 1
+        socket.do("subscribe", layer=1)
+        pack = socket.until(lambda message: message["type"] == "pack" and message["layer"] == 1)
+        assert pack["request_id"] == 1, "what is absent keeps its value"
+        socket.do("subscribe", request=None)
+        assert socket.until_type("pack")["request_id"] == 0
+        assert socket.ask("subscribe", request=-1)["code"] == "bad_command"
+        assert socket.ask("subscribe", request="0")["code"] == "bad_command"
+
+
+def chunks_step(socket: Socket) -> int:
+    """The last step whose schedule has come."""
+    return [record[2]["step"] for record in socket.records if record[2]["type"] == "step_scheduled"][-1]
+
+
 def test_a_frame_is_packed_once_for_all(server: Running) -> None:
     with server.connect() as first, server.connect() as second:
         for socket in (first, second):

@@ -70,21 +70,23 @@ class LiveFrames(FrameSource):
                 )
             )
             self._norms.setdefault(segment.request_id, []).append(self._pending[-1].norms)
+            self._norms.move_to_end(segment.request_id)
             at += num_new
         while len(self._norms) > MAX_NORM_REQUESTS:
             self._norms.popitem(last=False)
 
     def settle(self) -> None:
-        """After the step's events: note which writes the frames read, and keep the frames."""
-        for frame in self._pending:
+        """After the step's events: note which writes the frames read, and keep the frames of the step together."""
+        pending = [frame for frame in self._pending if frame.step == self.ledger.step]  # not of a step that failed
+        self._pending.clear()
+        for frame in pending:
             assert frame.slots is not None
             frame.seqs = np.where(frame.slots >= 0, self.ledger.slot_seq[frame.slots], -1)
-            self.store.add(frame)
-        self._pending.clear()
+        self.store.add(*pending)
 
-    def step_frame(self, step: int) -> StepFrame:
-        """The frame of a step."""
-        return self.store.get(step)
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        """The frame of a request in a step."""
+        return self.store.get(step, request_id)
 
     def norms(self, request_id: int) -> list[Norms]:
         """Norms of a request, kept longer than its frames."""
@@ -101,17 +103,17 @@ class LiveFrames(FrameSource):
         self.ledger.slot_of(request_id, position, write_seq)  # still there after reading
         return key, value
 
-    def triangle(self, step: int, layer: int, head: int) -> tuple[int, np.ndarray]:
+    def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
         """Weights [n, T] recomputed from kept queries and the entries in the pool."""
-        frame = self.step_frame(step)
+        frame = self.step_frame(step, request_id)
         dots = _scale(self._dots(frame, layer, head), self._stored(layer))  # [n, T]
         dots[~self._seen_by(frame, layer)] = -np.inf
         weights = np.exp(dots - dots.max(axis=-1, keepdims=True))
         return frame.start, weights / weights.sum(axis=-1, keepdims=True)
 
-    def scores(self, step: int, layer: int, position: int) -> dict[str, np.ndarray]:
-        """q·k of the last query against one position, per head; the weight is the captured one."""
-        frame = self.step_frame(step)
+    def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
+        """q·k of the request's last query against one position, per head; the weight is the captured one."""
+        frame = self.step_frame(step, request_id)
         if not 0 <= position < frame.num_tokens:
             raise MissingError(
                 f"Step {step} read positions 0 to {frame.num_tokens - 1}, not {position}.", code="no_such_entry"
@@ -143,7 +145,7 @@ class LiveFrames(FrameSource):
         assert frame.slots is not None
         which = slice(position, position + 1) if position is not None else slice(None)
         slots, seqs = frame.slots[which], frame.seqs[which]
-        if (slots < 0).any() or not np.array_equal(self.ledger.slot_seq[slots], seqs):
+        if (slots < 0).any() or not self.ledger.holds(slots, seqs, np.arange(frame.num_tokens)[which]):
             raise MissingError(
                 "Entries that this step read are gone from the pool.", code="gone", since_step=self.ledger.step
             )

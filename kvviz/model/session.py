@@ -230,8 +230,8 @@ class ModelSession:
             pass
 
     def recorded_frames(self) -> Iterable[StepFrame]:
-        """Kept frames, for a recording."""
-        return (self.frames.step_frame(step) for step in self.frames.store.steps())
+        """Kept frames of all steps and requests, for a recording."""
+        return self.frames.store.frames()
 
     def _emit(self, event: Event) -> int:
         seq = self.log.append(event)

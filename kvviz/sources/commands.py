@@ -150,9 +150,10 @@ class ResetPrefixCache(_Command):
 
 
 class Subscribe(_Command):
-    """Choose what is pushed to this page after each step."""
+    """Choose what is pushed to this page after each step; `request` None: the first of the step's batch."""
 
     command: Literal["subscribe"]
+    request: int | None = Field(default=None, ge=0, le=MAX_ID)
     layer: int | None = Field(default=None, ge=0, le=100_000)
     columns: int | None = Field(default=None, ge=1, le=MAX_COLUMNS)
     frames: bool | None = None

@@ -24,6 +24,8 @@ from kvviz.web.replies import NO_STORE, json_response
 #: A whole number in the query, and one in the path.
 Number = Annotated[int, Query(ge=0, le=MAX_ID)]
 InPath = Annotated[int, PathParameter(ge=0, le=MAX_ID)]
+#: The request whose part of a step is asked for; None: the first of the step's batch.
+OfRequest = Annotated[int | None, Query(alias="request", ge=0, le=MAX_ID)]
 
 
 def api_routes(sessions: Sessions) -> APIRouter:
@@ -96,17 +98,23 @@ def _add_frames(router: APIRouter, sessions: Sessions) -> None:
 
     @_reads(router, "/sessions/{session_id}/frames/{step}")
     async def step_frame(
-        session_id: str, step: InPath, layer: Number = 0, columns: Annotated[int, Query(ge=1, le=MAX_COLUMNS)] = 512
+        session_id: str,
+        step: InPath,
+        layer: Number = 0,
+        columns: Annotated[int, Query(ge=1, le=MAX_COLUMNS)] = 512,
+        request_id: OfRequest = None,
     ) -> Response:
-        return await answer(session_id, lambda frames: frames.pack_step(step, layer, columns), reads_pool=False)
+        return await answer(
+            session_id, lambda frames: frames.pack_step(step, layer, columns, request_id), reads_pool=False
+        )
 
     @_reads(router, "/sessions/{session_id}/norms/{request_id}")
     async def norms(session_id: str, request_id: InPath) -> Response:
         return await answer(session_id, lambda frames: frames.pack_norms(request_id), reads_pool=False)
 
     @_reads(router, "/sessions/{session_id}/heads/{step}")
-    async def heads(session_id: str, step: InPath, layer: Number = 0) -> Response:
-        return await answer(session_id, lambda frames: frames.pack_heads(step, layer), reads_pool=False)
+    async def heads(session_id: str, step: InPath, layer: Number = 0, request_id: OfRequest = None) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_heads(step, layer, request_id), reads_pool=False)
 
     @_reads(router, "/sessions/{session_id}/entry")
     async def entry(
@@ -121,12 +129,22 @@ def _add_frames(router: APIRouter, sessions: Sessions) -> None:
         )
 
     @_reads(router, "/sessions/{session_id}/triangle/{step}")
-    async def triangle(session_id: str, step: InPath, layer: Number, head: Number) -> Response:
-        return await answer(session_id, lambda frames: frames.pack_triangle(step, layer, head), reads_pool=True)
+    async def triangle(
+        session_id: str, step: InPath, layer: Number, head: Number, request_id: OfRequest = None
+    ) -> Response:
+        return await answer(
+            session_id,
+            lambda frames: frames.pack_triangle(step, layer, head, request_id=request_id),
+            reads_pool=True,
+        )
 
     @_reads(router, "/sessions/{session_id}/scores/{step}")
-    async def scores(session_id: str, step: InPath, layer: Number, position: Number) -> Response:
-        return await answer(session_id, lambda frames: frames.pack_scores(step, layer, position), reads_pool=True)
+    async def scores(
+        session_id: str, step: InPath, layer: Number, position: Number, request_id: OfRequest = None
+    ) -> Response:
+        return await answer(
+            session_id, lambda frames: frames.pack_scores(step, layer, position, request_id), reads_pool=True
+        )
 
 
 async def _session(sessions: Sessions, session_id: str) -> Session:

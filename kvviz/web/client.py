@@ -47,6 +47,7 @@ class Client:
         self._num_failures = session.source.failure[0] if session.source.failure else 0
         self._layer = 0
         self._columns = MAX_COLUMNS
+        self._request_id: int | None = None
         self._wants_frames = True
         self._next_beat_s = time.monotonic() + self._limits.beat_s
 
@@ -138,6 +139,8 @@ class Client:
         self._layer = self._layer if command.layer is None else command.layer
         self._columns = self._columns if command.columns is None else command.columns
         self._wants_frames = self._wants_frames if command.frames is None else command.frames
+        if "request" in command.model_fields_set:
+            self._request_id = command.request
         self._pushed_step = 0
 
     async def _write(self) -> None:
@@ -194,7 +197,8 @@ class Client:
             return
         self._pushed_step = step
         with contextlib.suppress(KvvizError):  # not captured: the page sees it when it asks
-            await self._websocket.send_bytes(await self._session.step_pack(run, step, self._layer, self._columns))
+            pack = await self._session.step_pack(run, step, self._layer, self._columns, self._request_id)
+            await self._websocket.send_bytes(pack)
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._websocket.send_text(orjson.dumps(message).decode())

@@ -82,36 +82,37 @@ function formula(size, model, text) {
   return `2·${heads}·${dim}·${size.element} B = ${count(size.inLayer)} B`;
 }
 
-/** Attention of the step's last query on one position: of the chosen head when that is known, else the mean.
+/** Attention of the request's last query in the step on one position, mean over heads.
  * @param {Scene} scene @param {Request} item @param {number} position @param {number} index @param {Ctx} ctx @returns {number|null} */
 function attentionShare(scene, item, position, index, ctx) {
-  const row = attentionRow(scene, index, ctx);
-  if (!row || row.requestId !== item.id) return null;
+  const step = scene.step ? scene.step.step : scene.position;
+  const row = ctx.log.lastWork(item.id, step) === step ? attentionRow(scene, index, ctx, item.id) : null;
+  if (!row) return null;
   const column = Math.floor(position / row.bin);
   return row.bin === 1 && column < row.values.length ? row.values[column] : null;
 }
 
-/** Attention over all cached tokens in a layer: of one query head, or the mean over heads when `headIndex` is null.
- * @param {Scene} scene @param {number} index @param {Ctx} ctx @param {number|null} [headIndex] @returns {{values: Float32Array, bin: number, requestId: number}|null} */
-function attentionRow(scene, index, ctx, headIndex = null) {
-  const step = scene.step ? scene.step.step : scene.position;
+/** Attention of a request over all its cached tokens in a layer: of one query head, or the mean over heads when `headIndex` is null.
+ * @param {Scene} scene @param {number} index @param {Ctx} ctx @param {number} requestId @param {number|null} [headIndex] @returns {{values: Float32Array, bin: number}|null} */
+function attentionRow(scene, index, ctx, requestId, headIndex = null) {
+  const step = ctx.log.lastWork(requestId, scene.step ? scene.step.step : scene.position);
   if (headIndex !== null) {
-    const own = ctx.frames.heads(step, index);
+    const own = ctx.frames.heads(step, index, requestId);
     const rows = own?.arrays.heads;
     const scale = own?.arrays.heads_scale;
     if (!own || !rows || !scale || headIndex >= scale.length) return null;
     const width = rows.length / scale.length;
     const values = Float32Array.from(rows.subarray(headIndex * width, (headIndex + 1) * width), (value) => value * scale[headIndex]);
-    return { values, bin: 1, requestId: own.meta.request_id ?? -1 };
+    return { values, bin: 1 };
   }
-  const pack = ctx.frames.step(step);
+  const pack = ctx.frames.step(step, requestId);
   const means = pack?.arrays.mean;
   const scales = pack?.arrays.mean_scale;
   if (!pack || !means || !scales) return null;
   const columns = means.length / scales.length;
   const values = new Float32Array(columns);
   for (let i = 0; i < columns; i++) values[i] = means[index * columns + i] * scales[index];
-  return { values, bin: pack.meta.bin ?? 1, requestId: pack.meta.request_id ?? -1 };
+  return { values, bin: pack.meta.bin ?? 1 };
 }
 
 /** @param {number} id @param {Look} look @returns {Node[]} */
@@ -180,10 +181,10 @@ function layer(index, look) {
 
 /** The five most read entries of a layer as a table, by one head or on average. @param {number} index @param {Look} look @param {number|null} [headIndex] @returns {HTMLElement[]} */
 function topTable(index, look, headIndex = null) {
-  const { scene, world, ctx } = look;
+  const { scene, ctx } = look;
   const { inspector } = ctx.strings;
-  const row = attentionRow(scene, index, ctx, headIndex);
-  const item = row ? world.requests.get(row.requestId) : undefined;
+  const item = ctx.selectors.shownRequest(scene, ctx.ui);
+  const row = item ? attentionRow(scene, index, ctx, item.id, headIndex) : null;
   if (!row || !item) return [];
   const order = Array.from(row.values.keys()).sort((a, b) => row.values[b] - row.values[a]).slice(0, TOP);
   const rows = order.map((column) => {

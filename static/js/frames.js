@@ -1,7 +1,8 @@
 /**
  * Frames: attention rows, norms, vectors. They are no events; they are asked for by range and may be gone. Every getter
  * answers at once with a pack or null and fetches in the background; `changes` says when something came. `problem`
- * tells why a frame will not come.
+ * tells why a frame will not come. A step has a frame for each request that it computed; where none is named, it is the
+ * one that the server pushes: of the chosen request if it took part, else of the first in the batch.
  */
 import { emitter } from './emitter.js';
 import { decodePack } from './packs.js';
@@ -24,10 +25,12 @@ export class Frames {
     this.fetcher = fetcher;
     /** Layer whose head rows `step` carries. */
     this.layer = 0;
+    /** The chosen request; null: the first of each step's batch. @type {number|null} */
+    this.request = null;
     /** By key, least recently used first. @type {Map<string, Pack>} */
     this.packs = new Map();
     this.bytes = 0;
-    /** Key of some pack of a step, whatever its layer. @type {Map<number, string>} */
+    /** Key of some pack of a step and request, `12:0`, whatever its layer. @type {Map<string, string>} */
     this.anyLayer = new Map();
     /** @type {Map<string, Problem>} */
     this.problems = new Map();
@@ -60,21 +63,37 @@ export class Frames {
     this.layer = layer;
   }
 
-  /** Head-mean attention of all layers, head rows of the chosen layer, norms of the new column. @param {number} step @returns {Pack|null} */
-  step(step) {
+  /** The chosen request: its packs are pushed from now on. @param {number|null} request */
+  setRequest(request) {
+    this.request = request;
+  }
+
+  /** Head-mean attention of all layers, head rows of the chosen layer, norms of the new column.
+   * @param {number} step @param {number|null} [request] @returns {Pack|null} */
+  step(step, request = null) {
     if (step < 1 || step > this.log.headStep || !this.#has('frames')) return null;
-    const exact = this.#known(`step:${step}:${this.layer}`);
+    const of = this.#of(step, request);
+    const key = `step:${step}:${of}:${this.layer}`;
+    const exact = this.#known(key);
     if (exact) return exact;
-    const any = this.#known(this.anyLayer.get(step) ?? '');
-    if (this.#willBePushed(step)) return any;
-    const wanted = this.#get(`step:${step}:${this.layer}`, `frames/${step}?layer=${this.layer}&columns=${MAX_COLUMNS}`);
+    const any = this.#known(this.anyLayer.get(`${step}:${of}`) ?? '');
+    if (this.#willBePushed(step, of)) return any;
+    const wanted = this.#get(key, `frames/${step}?layer=${this.layer}&columns=${MAX_COLUMNS}${asked(of)}`);
     return wanted ?? any;
   }
 
-  /** The newest step of a live log is pushed without asking; asked for only when it does not come.
-   * @param {number} step @returns {boolean} */
-  #willBePushed(step) {
-    if (this.log.kind !== 'live' || step !== this.log.headStep) return false;
+  /** The request that a frame is of: the named one, else the one that is pushed; null when the step is not here.
+   * @param {number} step @param {number|null|undefined} request @returns {number|null} */
+  #of(step, request) {
+    if (request !== null && request !== undefined) return request;
+    const chunks = this.log.step(step)?.chunks ?? [];
+    return (chunks.find((chunk) => chunk.request_id === this.request) ?? chunks[0])?.request_id ?? null;
+  }
+
+  /** The newest step of a live log is pushed without asking; asked for only when it does not come, or for another
+   * request. @param {number} step @param {number|null} of @returns {boolean} */
+  #willBePushed(step, of) {
+    if (this.log.kind !== 'live' || step !== this.log.headStep || of !== this.#of(step, null)) return false;
     const left = this.log.arrivedAt + PUSH_MS - performance.now();
     if (left <= 0) return false;
     if (this.pushTimer === 0) {
@@ -86,10 +105,11 @@ export class Frames {
     return true;
   }
 
-  /** Attention rows of all query heads of one layer, not binned. @param {number} step @param {number} layer */
-  heads(step, layer) {
+  /** Attention rows of all query heads of one layer, not binned. @param {number} step @param {number} layer @param {number|null} [request] */
+  heads(step, layer, request = null) {
     if (step < 1 || step > this.log.headStep || !this.#has('frames')) return null;
-    return this.#get(`heads:${step}:${layer}`, `heads/${step}?layer=${layer}`);
+    const of = this.#of(step, request);
+    return this.#get(`heads:${step}:${layer}:${of}`, `heads/${step}?layer=${layer}${asked(of)}`);
   }
 
   /** Norms of all entries of a request. @param {number} requestId */
@@ -99,7 +119,7 @@ export class Frames {
     return this.#get(`norms:${requestId}`, `norms/${requestId}`);
   }
 
-  /** K and V of one entry as it was written by record `writeSeq`. @param {number} request @param {number} position @param {number} layer @param {number} writeSeq */
+  /** K and V of one entry as `request` wrote it by record `writeSeq`. @param {number} request @param {number} position @param {number} layer @param {number} writeSeq */
   entry(request, position, layer, writeSeq) {
     if (!this.#has('entries')) return null;
     return this.#get(
@@ -108,33 +128,46 @@ export class Frames {
     );
   }
 
-  /** @param {number} step @param {number} layer @param {number} head */
-  triangle(step, layer, head) {
+  /** Weights of all queries of a step in one head. @param {number} step @param {number} layer @param {number} head @param {number|null} [request] */
+  triangle(step, layer, head, request = null) {
     if (!this.#has('triangle')) return null;
-    return this.#get(`triangle:${step}:${layer}:${head}`, `triangle/${step}?layer=${layer}&head=${head}`);
+    const of = this.#of(step, request);
+    return this.#get(`triangle:${step}:${layer}:${head}:${of}`, `triangle/${step}?layer=${layer}&head=${head}${asked(of)}`);
   }
 
-  /** q·k, scaled and weight of the step's last query against one position. @param {number} step @param {number} layer @param {number} position */
-  scores(step, layer, position) {
+  /** q·k, scaled and weight of the step's last query against one position. @param {number} step @param {number} layer @param {number} position @param {number|null} [request] */
+  scores(step, layer, position, request = null) {
     if (!this.#has('triangle')) return null;
-    return this.#get(`scores:${step}:${layer}:${position}`, `scores/${step}?layer=${layer}&position=${position}`);
+    const of = this.#of(step, request);
+    return this.#get(`scores:${step}:${layer}:${position}:${of}`, `scores/${step}?layer=${layer}&position=${position}${asked(of)}`);
   }
 
-  /** Why a frame is not there; the arguments of the getter after its name, e.g. `problem('heads', 12, 3)`.
-   * @param {string} kind @param {...number} args @returns {Problem|null} */
+  /** Why a frame is not there; the arguments of the getter after its name, e.g. `problem('heads', 12, 3, 0)`.
+   * @param {string} kind @param {...(number|null|undefined)} args @returns {Problem|null} */
   problem(kind, ...args) {
     const needs = kind === 'entry' ? 'entries' : kind === 'triangle' || kind === 'scores' ? 'triangle' : 'frames';
     if (!this.#has(needs)) return { code: 'not_in_recording', message: '', sinceStep: null };
-    const key = kind === 'step' ? `step:${args[0]}:${this.layer}` : [kind, ...args].join(':');
-    return this.problems.get(key) ?? null;
+    return this.problems.get(this.#keyOf(kind, args)) ?? null;
+  }
+
+  /** @param {string} kind @param {(number|null|undefined)[]} args @returns {string} */
+  #keyOf(kind, args) {
+    const step = Number(args[0]);
+    switch (kind) {
+      case 'step': return `step:${step}:${this.#of(step, args[1])}:${this.layer}`;
+      case 'heads': return `heads:${step}:${args[1]}:${this.#of(step, args[2])}`;
+      case 'triangle':
+      case 'scores': return `${kind}:${step}:${args[1]}:${args[2]}:${this.#of(step, args[3])}`;
+      default: return [kind, ...args].join(':');
+    }
   }
 
   /** A pack that the server pushed. @param {ArrayBuffer} buffer */
   accept(buffer) {
     const pack = decodePack(buffer);
-    const { kind, step, layer, log_id: logId } = pack.meta;
+    const { kind, step, layer, request_id: request, log_id: logId } = pack.meta;
     if (kind !== 'step' || step === undefined || (logId && logId !== this.log.logId)) return;
-    this.#keep(`step:${step}:${layer}`, pack);
+    this.#keep(`step:${step}:${request}:${layer}`, pack);
     this.changes.emit('frame', pack);
   }
 
@@ -204,8 +237,8 @@ export class Frames {
     if (former) this.bytes -= former.bytes;
     this.packs.delete(key);
     this.packs.set(key, pack);
-    const { kind, step } = pack.meta;
-    if (kind === 'step' && step !== undefined) this.anyLayer.set(step, key);
+    const { kind, step, request_id: request } = pack.meta;
+    if (kind === 'step') this.anyLayer.set(`${step}:${request}`, key);
     this.bytes += pack.bytes;
     for (const [oldest, old] of this.packs) {
       if (this.bytes <= BUDGET_BYTES) break;
@@ -219,6 +252,11 @@ export class Frames {
     this.packs.delete(`norms:${requestId}`);
     this.problems.delete(`norms:${requestId}`);
   }
+}
+
+/** What names the request in an address. @param {number|null} request @returns {string} */
+function asked(request) {
+  return request === null ? '' : `&request=${request}`;
 }
 
 /** @param {Response} response @returns {Promise<Problem>} */

@@ -8,7 +8,8 @@ import { emitter } from './emitter.js';
 
 /** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'}} Mark */
 
-/** `firstTokenStep` is 0 until the first token was sampled. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number}} Span */
+/** `firstTokenStep` is 0 until the first token was sampled; `runs` are the stretches of steps in which it was at work, first and
+ * last of each. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number, runs: [number, number][]}} Span */
 
 const CACHED_STEPS = 64;
 
@@ -157,8 +158,23 @@ export class Log {
   #work(requestId) {
     const step = this.baseStep + this.starts.length;
     const span = this.spans.get(requestId);
-    if (span) span.lastStep = step;
-    else this.spans.set(requestId, { firstStep: step, lastStep: step, firstTokenStep: 0 });
+    if (!span) {
+      this.spans.set(requestId, { firstStep: step, lastStep: step, firstTokenStep: 0, runs: [[step, step]] });
+      return;
+    }
+    const last = span.runs[span.runs.length - 1];
+    if (step > last[1] + 1) span.runs.push([step, step]);
+    else last[1] = step;
+    span.lastStep = step;
+  }
+
+  /** The last step up to `step` in which a request was at work, 0 for none. @param {number} requestId @param {number} step @returns {number} */
+  lastWork(requestId, step) {
+    const runs = this.spans.get(requestId)?.runs ?? [];
+    for (let i = runs.length - 1; i >= 0; i--) {
+      if (runs[i][0] <= step) return Math.min(runs[i][1], step);
+    }
+    return 0;
   }
 
   /** @param {number} requestId @returns {Span|null} */

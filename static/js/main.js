@@ -91,7 +91,7 @@ class App {
       this.stage.dirty.add('ui');
       this.#mark('ui');
       if (ui.lens !== this.stage.name) void this.stage.show(ui.lens);
-      if (ui.layer !== frames.layer) this.#layerChanged();
+      if (ui.layer !== frames.layer || ui.requestId !== frames.request) this.#wishChanged();
       byId('blank').hidden = !ui.blank;
     });
     frames.onChange(() => {
@@ -124,11 +124,13 @@ class App {
     this.#mark('theme');
   }
 
-  #layerChanged() {
+  /** Another layer or request was chosen: its frames are wanted now. */
+  #wishChanged() {
     const { ui, frames } = this.ctx;
     frames.setLayer(ui.layer);
+    frames.setRequest(ui.requestId);
     this.stage.dirty.add('frame');
-    this.transport.subscribe(ui.layer, MAX_COLUMNS);
+    this.transport.subscribe(ui.layer, MAX_COLUMNS, ui.requestId);
   }
 
   /** A log begins: layers and requests of the former one mean nothing now. */
@@ -137,6 +139,7 @@ class App {
     const last = (log.header?.model.num_layers ?? 1) - 1;
     if (ui.layer > last) ui.set({ layer: last });
     frames.setLayer(ui.layer);
+    frames.setRequest(ui.requestId);
     if (log.header?.source === 'workload' && !new URLSearchParams(location.search).has('lens')) ui.set({ lens: 'pages' });
     this.stage.dirty.add('world');
   }
@@ -172,7 +175,7 @@ class App {
     this.address.begun(hello);
     if (this.lostLog && this.lostLog !== this.ctx.log.logId) this.banner.show(strings.banner.restarted, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
     this.lostLog = null;
-    this.transport.subscribe(ui.layer, MAX_COLUMNS);
+    this.transport.subscribe(ui.layer, MAX_COLUMNS, ui.requestId);
     this.caption.showHint = hello.kind === 'live';
     this.takeover.begun(hello.kind);
     if (document.documentElement.dataset.ready !== 'yes') {

@@ -240,8 +240,8 @@ export class Transport {
     });
   }
 
-  /** What is to be pushed after each step. @param {number} layer @param {number} columns */
-  subscribe(layer, columns) {
-    this.send({ command: 'subscribe', layer, columns, frames: true }).catch(() => undefined);
+  /** What is to be pushed after each step. @param {number} layer @param {number} columns @param {number|null} request null: the first of the batch */
+  subscribe(layer, columns, request) {
+    this.send({ command: 'subscribe', layer, columns, request, frames: true }).catch(() => undefined);
   }
 }

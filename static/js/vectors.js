@@ -18,9 +18,10 @@ export function vectorsOf(request, position, layer, world, ctx) {
   const place = placeOf(world, request, position);
   if (!place?.stored) return [note(inspector.released)];
   if (!isPinned) return [note(inspector.vectorsPin)];
-  const pack = ctx.frames.entry(request.id, position, layer, place.writeSeq);
+  const writer = world.slotRequest[place.slot];
+  const pack = ctx.frames.entry(writer, position, layer, place.writeSeq);
   if (pack) return heatmaps(pack, layer, ctx);
-  const problem = ctx.frames.problem('entry', request.id, position, layer, place.writeSeq);
+  const problem = ctx.frames.problem('entry', writer, position, layer, place.writeSeq);
   if (!problem) return [note(inspector.vectorsLoading)];
   if (problem.code === 'gone') return [note(problem.sinceStep === null ? inspector.vectorsGoneNow : fill(inspector.vectorsGone, { step: problem.sinceStep }))];
   if (problem.code === 'not_in_recording') return [note(inspector.vectorsMissing)];

@@ -80,10 +80,11 @@ export class AttentionFrame {
     const { frames, ui, timeline, log } = this.ctx;
     if (step <= 0) return null;
     const sinks = log.header?.model.layers[ui.layer]?.sinks ?? false;
-    const pack = frames.step(step);
+    const request = this.picture?.request?.id;
+    const pack = frames.step(step, request);
     const fits = pack && pack.meta.layer === ui.layer ? pack : null;
     if (fits && (fits.meta.bin ?? 1) === 1 && !sinks) return fits;
-    return (timeline.moving ? null : frames.heads(step, ui.layer)) ?? fits;
+    return (timeline.moving ? null : frames.heads(step, ui.layer, request)) ?? fits;
   }
 
   /** @param {number} step @param {number|null} head @returns {WeightRow|null} */
@@ -220,7 +221,7 @@ export class AttentionFrame {
   #quiet(context, rows) {
     const { space, picture, ctx } = this;
     if (!space || !picture) return;
-    const problem = ctx.frames.problem('step', picture.attentionAfter);
+    const problem = ctx.frames.problem('step', picture.attentionAfter, picture.request?.id);
     useFont(context, ctx.palette.font('text-s'));
     context.fillStyle = ctx.palette.css('ink-3');
     context.textAlign = 'left';

@@ -237,12 +237,13 @@ export class CacheFrame {
   /** @param {number} step @param {number} layer @returns {WeightRow|null} */
   #row(step, layer) {
     const { frames, timeline, ui } = this.ctx;
-    const pack = step > 0 ? frames.step(step) : null;
+    const request = this.picture?.request?.id;
+    const pack = step > 0 ? frames.step(step, request) : null;
     if (!pack) return null;
-    if (pack.meta.request_id !== undefined && pack.meta.request_id !== this.picture?.request?.id) return null;
+    if (pack.meta.request_id !== undefined && pack.meta.request_id !== request) return null;
     let row = meanRow(pack, layer);
     if (row && row.bin > 1 && !timeline.moving) {
-      const exact = frames.heads(step, layer);
+      const exact = frames.heads(step, layer, request);
       const mean = exact ? headMean(exact) : null;
       if (mean) row = { ...mean, numTokens: row.numTokens };
     }
@@ -278,7 +279,7 @@ export class CacheFrame {
     const step = this.#attentionStep(row.layer, progress, moment);
     if (step === 0) return undefined;
     const weights = this.#row(step, row.layer);
-    if (!weights) return row.weight > 0.9 && (!timeline.moving || ctx.frames.problem('step', step)) ? quiet(ctx.frames.problem('step', step) ? texts.cache.attention.missing : texts.cache.attention.pending) : undefined;
+    if (!weights) return row.weight > 0.9 && (!timeline.moving || ctx.frames.problem('step', step, picture.request.id)) ? quiet(ctx.frames.problem('step', step, picture.request.id) ? texts.cache.attention.missing : texts.cache.attention.pending) : undefined;
     const bars = layoutBars(edges, weights, room);
     const mine = moment?.layer === row.layer && !this.#sweeping() ? span(moment.within, WRITE_SHARE - 0.02, 0.5) : 1;
     drawBars(context, bars, row.barBase, mine * clamp(row.weight, 0, 1), palette.css('bar'));

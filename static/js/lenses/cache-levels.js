@@ -118,12 +118,12 @@ export class ReceivedAttention {
     let asked = 0;
     while (this.step < step) {
       this.step += 1;
-      const pack = heldPack(this.frames, this.step);
-      if (pack && pack.meta.request_id === requestId) this.#add(pack);
-      else {
+      const pack = heldPack(this.frames, this.step, requestId);
+      if (pack) this.#add(pack);
+      else if (this.frames.log.lastWork(requestId, this.step) === this.step) {
         this.numMissing += 1;
-        if (asked < MAX_ASKED && !this.frames.problem('step', this.step)) {
-          this.frames.step(this.step);
+        if (asked < MAX_ASKED && !this.frames.problem('step', this.step, requestId)) {
+          this.frames.step(this.step, requestId);
           asked += 1;
         }
       }

@@ -50,8 +50,8 @@ export function cachePicture(scene, log, ui, room) {
     scene, request, former, chunk, ended, columnsBefore, columnsAfter,
     step: touched ? scene.step : null,
     stages: stagesOf(before, after, chunk, ended),
-    attentionBefore: request ? lastStepOf(log, request.id, scene.position) : 0,
-    attentionAfter: chunk && scene.step ? scene.step.step : request ? lastStepOf(log, request.id, scene.position) : 0,
+    attentionBefore: request ? log.lastWork(request.id, scene.position) : 0,
+    attentionAfter: chunk && scene.step ? scene.step.step : request ? log.lastWork(request.id, scene.position) : 0,
   };
 }
 
@@ -79,13 +79,6 @@ function stateOf(world, request, numShown, log) {
   const freshFrom = log.stepRange(world.step)?.[0] ?? Infinity;
   const last = request && request.state === 'finished' ? log.spanOf(request.id)?.lastStep ?? 0 : 0;
   return entriesOf(world, request, numShown, freshFrom, last > 0 ? log.stepRange(last)?.[1] ?? Infinity : Infinity);
-}
-
-/** The last step up to `position` in which a request computed, 0 for none. @param {Log} log @param {number} id @param {number} position */
-function lastStepOf(log, id, position) {
-  const span = log.spanOf(id);
-  if (!span || span.firstStep > position) return 0;
-  return Math.min(span.lastStep, position);
 }
 
 /** @type {WeakMap<Columns, ColumnEdges>} */

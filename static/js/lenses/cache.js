@@ -133,7 +133,7 @@ class CacheLens {
     }
     if (span) this.norms.addWhole(ctx.frames.norms(request.id));
     for (const step of [picture.attentionBefore, picture.attentionAfter]) {
-      if (step > 0) this.norms.addStep(step, ctx.frames.step(step));
+      if (step > 0) this.norms.addStep(step, ctx.frames.step(step, request.id));
     }
     this.norms.settle(request.numComputed);
     const edges = settledEdges(picture.columnsAfter);
@@ -155,7 +155,7 @@ class CacheLens {
       const target = picture.attentionAfter;
       if (received.numMissing > 0 && received.step >= target) received.reset();
       received.seek(target, request.id);
-      received.settle(span ? heldPack(ctx.frames, span.firstTokenStep || span.firstStep) : null);
+      received.settle(span ? heldPack(ctx.frames, span.firstTokenStep || span.firstStep, request.id) : null);
       return received.levels(edges);
     }
     return normLevels(edges, numLayers, norms, view === 'state');

@@ -13,9 +13,10 @@
  * @property {number} numTokens
  */
 
-/** The pack of a step if it is here already; asks for nothing. @param {Frames} frames @param {number} step @returns {Pack|null} */
-export function heldPack(frames, step) {
-  return frames.packs.get(frames.anyLayer.get(step) ?? '') ?? null;
+/** The pack of a request in a step if it is here already; asks for nothing. @param {Frames} frames @param {number} step @param {number} request
+ * @returns {Pack|null} */
+export function heldPack(frames, step, request) {
+  return frames.packs.get(frames.anyLayer.get(`${step}:${request}`) ?? '') ?? null;
 }
 
 /** @param {Pack} pack @param {string} name @param {number} row @param {number} numTokens @returns {WeightRow|null} */

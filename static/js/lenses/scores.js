@@ -30,9 +30,9 @@ export class Scores {
       return;
     }
     const lead = `${fill(t.terms.heads, { head, asker })} · ${fill(t.terms.key, { position, token })}`;
-    const pack = ctx.timeline.moving ? null : ctx.frames.scores(step, ctx.ui.layer, position);
+    const pack = ctx.timeline.moving ? null : ctx.frames.scores(step, ctx.ui.layer, position, request.id);
     const terms = pack ? this.#terms(pack.arrays, head) : [];
-    const problem = ctx.frames.problem('scores', step, ctx.ui.layer, position);
+    const problem = ctx.frames.problem('scores', step, ctx.ui.layer, position, request.id);
     const note = pack ? '' : problem ? (problem.code === 'not_in_recording' ? t.scoresRecording : t.scoresMissing) : ctx.timeline.moving ? '' : t.scoresPending;
     if (terms.length === 0 && weight !== null) terms.push({ name: t.terms.weight, value: percent(weight), strong: true });
     sum.show(lead, terms, note);

@@ -35,10 +35,10 @@ export class TriangleView {
     const { palette, ui } = ctx;
     const step = picture.attentionAfter;
     const head = ui.head ?? 0;
-    const pack = ctx.frames.triangle(step, ui.layer, head);
+    const pack = ctx.frames.triangle(step, ui.layer, head, picture.request?.id);
     if (!pack) {
       this.triangle = null;
-      const problem = ctx.frames.problem('triangle', step, ui.layer, head);
+      const problem = ctx.frames.problem('triangle', step, ui.layer, head, picture.request?.id);
       const { triangleMissing, triangleRecording, triangleLoading } = texts.attention;
       return this.#say(context, !problem ? triangleLoading : problem.code === 'not_in_recording' ? triangleRecording : triangleMissing, width, height);
     }
