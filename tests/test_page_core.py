@@ -387,28 +387,51 @@ def test_selections_survive_the_address(page: Any) -> None:
     assert found["bad"] == [None] * 7
 
 
-def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
-    header, records = make_log(num_requests=8, num_blocks=20)
-    page.evaluate(SETUP, {"header": header, "records": records})
-    texts = page.evaluate(
-        """async () => {
-          const {captionOf} = await import('/static/js/captions.js');
-          const {plain} = await import('/static/js/text.js');
-          const out = {};
-          for (let k = 0; k <= timeline.head; k++) {
-            for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {
-              for (const moving of [true, false]) {
-                timeline.seek(k, k < timeline.head ? progress : 0);
-                const caption = captionOf(timeline.scene(), log, moving);
-                for (const length of ['short', 'long']) (out[caption.kind] ??= []).push(plain(caption[length]));
-              }
-            }
-          }
-          return out;
-        }"""
-    )
-    assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
+CAPTIONS = """async () => {
+  const {captionOf} = await import('/static/js/captions.js');
+  const {plain} = await import('/static/js/text.js');
+  const out = {};
+  for (let k = 0; k <= timeline.head; k++) {
+    for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {
+      for (const moving of [true, false]) {
+        timeline.seek(k, k < timeline.head ? progress : 0);
+        const caption = captionOf(timeline.scene(), log, moving);
+        for (const length of ['short', 'long']) (out[caption.kind] ??= new Set()).add(plain(caption[length]));
+      }
+    }
+  }
+  return Object.fromEntries(Object.entries(out).map(([kind, texts]) => [kind, [...texts]]));
+}"""
+
+
+def captions_of(page: Any) -> dict[str, list[str]]:
+    """All sentences of the log on the page, by kind; none is empty or has a hole."""
+    texts: dict[str, list[str]] = page.evaluate(CAPTIONS)
     for kind, sentences in texts.items():
         for text in sentences:
             assert text.strip(), kind
-            assert not any(sign in text for sign in ("undefined", "{", "NaN")), text
+            assert not any(sign in text for sign in ("undefined", "{", "NaN", "  ", " ,", "..")), text
+    return texts
+
+
+def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
+    header, records = make_log(num_requests=8, num_blocks=20)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    texts = captions_of(page)
+    assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
+
+
+@pytest.mark.parametrize(("seed", "eviction", "preemption"), [(6, "fifo", "swap"), (23, "lru", "recompute")])
+def test_every_decision_has_its_sentence(page: Any, seed: int, eviction: str, preemption: str) -> None:
+    num_host_blocks = 8 if preemption == "swap" else 40
+    open_load(page, load_of(seed, eviction, preemption, num_host_blocks=num_host_blocks))
+    texts = captions_of(page)
+    assert {"preempted", "copied", "forked", "evicted", "hit", "miss", "allocated", "finished"} <= set(texts)
+    whole = " ".join(text for sentences in texts.values() for text in sentences)
+    parts = ["of the budget", "is not let in", "Count 2 → 1", "come back from the host tier", "branches off"]
+    if preemption == "swap":
+        parts += ["return from the host tier in", "move to the host tier", "(first in, first out)"]
+    else:
+        parts += ["will be computed again", "generated tokens are kept"]
+    for part in parts:
+        assert part in whole, part
