@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import struct
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import pytest
 from kvviz.digest import digest
 from kvviz.events import EVENT_TYPES
 from tests.browser import open_browser, static_root
+from tests.page_logs import header as make_header
 from tests.page_logs import make_log, positions
+from tests.serving import Load, run_load
 
 ORIGIN = "http://kvviz.test"
 
@@ -84,6 +87,56 @@ def test_fold_equals_python_at_every_position_in_any_order(page: Any, name: str)
     assert all(check["ok"] for check in checks)
 
 
+@functools.cache
+def load_of(seed: int, eviction: str, preemption: str = "swap", **fixed: Any) -> Load:
+    """Many requests that fork, copy, are preempted, swapped, offloaded and fetched."""
+    num_host_blocks = fixed.pop("num_host_blocks", 8)
+    return run_load(
+        seed, eviction=eviction, preemption=preemption, offload=True, num_host_blocks=num_host_blocks, **fixed
+    )
+
+
+LOADS: dict[str, dict[str, Any]] = {
+    "lru": {"seed": 20},
+    "fifo": {"seed": 6},
+    "lfu": {"seed": 29},
+    "random": {"seed": 56},
+    "lru, recompute": {"seed": 23, "preemption": "recompute", "num_host_blocks": 40},
+    "fifo, windowed": {"seed": 25, "window": 5},
+}
+
+
+def open_load(page: Any, load: Load, records: list[list[Any]] | None = None) -> dict[str, Any]:
+    header = make_header(load.config)
+    page.evaluate(SETUP, {"header": header, "records": load.records if records is None else records})
+    return header
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_fold_of_many_requests_equals_python(page: Any, name: str) -> None:
+    options = dict(LOADS[name])
+    load = load_of(options.pop("seed"), name.split(",")[0], **options)
+    header = open_load(page, load)
+    expected = positions(header, load.records)
+    assert page.evaluate("timeline.keyframes.advance(1e9)")
+    assert page.evaluate("timeline.keyframes.wrong") is None
+    finished = [record[2] for record in load.records if record[2]["type"] == "step_finished"]
+    checks = page.evaluate("Array.from({length: timeline.head}, (_, k) => timeline.keyframes.at(k + 1).check)")
+    assert [check["computed"] for check in checks] == [event["digest"] for event in finished]
+    for position in [*range(0, len(expected), 5), len(expected) - 1]:
+        text = page.evaluate("k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k)))", position)
+        assert json.loads(text) == expected[position], f"position {position}"
+    middle = expected[len(expected) // 2]
+    rest = load.records[middle["seq"] + 1 :]
+    page.evaluate(SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
+    assert json.loads(page.evaluate("JSON.stringify(toCheckpoint(timeline.keyframes.at(timeline.head)))")) == expected[-1]
+
+
+def test_the_loads_have_every_type() -> None:
+    types = {record[2]["type"] for record in load_of(20, "lru").records}
+    assert types == {cls.__dataclass_fields__["type"].default for cls in EVENT_TYPES} - {"miss_measured"}
+
+
 def test_fold_continues_from_a_checkpoint(page: Any) -> None:
     header, records = make_log()
     expected = positions(header, records)
@@ -130,6 +183,37 @@ def test_one_altered_event_is_found(page: Any, name: str) -> None:
     after = page.evaluate("k => timeline.keyframes.at(k).check.ok", step)
     assert before is True
     assert after is False
+
+
+LOAD_LIES = {
+    "a parent": ("request_forked", lambda event: event.update(parent_id=event["parent_id"] + 1)),
+    "a fork's block": ("request_forked", lambda event: event["block_ids"].__setitem__(0, event["block_ids"][0] + 1)),
+    "a fork's tokens": ("request_forked", lambda event: event.update(num_computed=event["num_computed"] - 1)),
+    "a victim": ("request_preempted", lambda event: event.update(request_id=event["request_id"] - 1)),
+    "lost tokens": ("request_preempted", lambda event: event["reason"].update(num_lost_tokens=0)),
+    "how a victim waits": ("request_preempted", lambda event: event["reason"].update(code="recompute")),
+    "a host block": ("blocks_swapped_out", lambda event: event["host_ids"].__setitem__(0, 77)),
+    "a block swapped out": ("blocks_swapped_out", lambda event: event["block_ids"].__setitem__(0, 0)),
+    "a host block back": ("blocks_swapped_in", lambda event: event["host_ids"].__setitem__(0, 77)),
+    "who comes back": ("blocks_swapped_in", lambda event: event.update(request_id=0)),
+    "a copy": ("block_copied", lambda event: event.update(block_id=(event["block_id"] + 1) % 10)),
+    "a copy's source": ("block_copied", lambda event: event.update(from_block_id=event["block_id"])),
+    "an offloaded hash": ("block_offloaded", lambda event: event.update(hash="ff" + event["hash"][2:])),
+    "a fetched block": ("block_fetched", lambda event: event.update(host_id=77)),
+    "what the host forgets": ("host_evicted", lambda event: event.update(hash="ff" + event["hash"][2:])),
+    "a missing list": ("blocks_swapped_in", lambda event: event.pop("host_ids")),
+}
+
+
+@pytest.mark.parametrize("name", LOAD_LIES)
+def test_one_altered_event_of_many_requests_is_found(page: Any, name: str) -> None:
+    load = load_of(6, "fifo")
+    lying, step = _tampered(load.records, *LOAD_LIES[name])
+    open_load(page, load, lying)
+    page.evaluate("timeline.keyframes.advance(1e9)")
+    wrong = page.evaluate("timeline.keyframes.wrong")
+    assert wrong is not None
+    assert step <= wrong["step"] <= step + 1
 
 
 def test_digest_words_equal_python(page: Any) -> None:
@@ -303,28 +387,51 @@ def test_selections_survive_the_address(page: Any) -> None:
     assert found["bad"] == [None] * 7
 
 
-def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
-    header, records = make_log(num_requests=8, num_blocks=20)
-    page.evaluate(SETUP, {"header": header, "records": records})
-    texts = page.evaluate(
-        """async () => {
-          const {captionOf} = await import('/static/js/captions.js');
-          const {plain} = await import('/static/js/text.js');
-          const out = {};
-          for (let k = 0; k <= timeline.head; k++) {
-            for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {
-              for (const moving of [true, false]) {
-                timeline.seek(k, k < timeline.head ? progress : 0);
-                const caption = captionOf(timeline.scene(), log, moving);
-                for (const length of ['short', 'long']) (out[caption.kind] ??= []).push(plain(caption[length]));
-              }
-            }
-          }
-          return out;
-        }"""
-    )
-    assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
+CAPTIONS = """async () => {
+  const {captionOf} = await import('/static/js/captions.js');
+  const {plain} = await import('/static/js/text.js');
+  const out = {};
+  for (let k = 0; k <= timeline.head; k++) {
+    for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {
+      for (const moving of [true, false]) {
+        timeline.seek(k, k < timeline.head ? progress : 0);
+        const caption = captionOf(timeline.scene(), log, moving);
+        for (const length of ['short', 'long']) (out[caption.kind] ??= new Set()).add(plain(caption[length]));
+      }
+    }
+  }
+  return Object.fromEntries(Object.entries(out).map(([kind, texts]) => [kind, [...texts]]));
+}"""
+
+
+def captions_of(page: Any) -> dict[str, list[str]]:
+    """All sentences of the log on the page, by kind; none is empty or has a hole."""
+    texts: dict[str, list[str]] = page.evaluate(CAPTIONS)
     for kind, sentences in texts.items():
         for text in sentences:
             assert text.strip(), kind
-            assert not any(sign in text for sign in ("undefined", "{", "NaN")), text
+            assert not any(sign in text for sign in ("undefined", "{", "NaN", "  ", " ,", "..")), text
+    return texts
+
+
+def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
+    header, records = make_log(num_requests=8, num_blocks=20)
+    page.evaluate(SETUP, {"header": header, "records": records})
+    texts = captions_of(page)
+    assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
+
+
+@pytest.mark.parametrize(("seed", "eviction", "preemption"), [(29, "lfu", "swap"), (23, "lru", "recompute")])
+def test_every_decision_has_its_sentence(page: Any, seed: int, eviction: str, preemption: str) -> None:
+    num_host_blocks = 8 if preemption == "swap" else 40
+    open_load(page, load_of(seed, eviction, preemption, num_host_blocks=num_host_blocks))
+    texts = captions_of(page)
+    assert {"preempted", "forked", "evicted", "hit", "miss", "allocated", "finished"} <= set(texts)
+    whole = " ".join(text for sentences in texts.values() for text in sentences)
+    parts = ["of the budget", "is not let in", "back from the host tier", "branches off"]
+    if preemption == "swap":
+        parts += ["the host tier returns its", "The host tier takes its", "(least frequently used)", "Count 2 → 1"]
+    else:
+        parts += ["will be computed again", "generated tokens are kept"]
+    for part in parts:
+        assert part in whole, part

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from serving import Load, run_load
 from stub_engine import as_records, busy_log, stub_engine
 
 from kvviz import world as world_module
@@ -27,6 +28,12 @@ WINDOWS = (None, 5)
 def run_of(window: int | None) -> tuple[EngineConfig, list[Record]]:
     config, events = busy_log(60, window=window)
     return config, as_records(events)
+
+
+@functools.cache
+def load() -> Load:
+    """Many requests that fork, copy, are preempted, swapped, offloaded and fetched, under a policy with places."""
+    return run_load(6, preemption="swap", offload=True, num_host_blocks=8)
 
 
 def fold(config: EngineConfig, records: list[Record]) -> World:
@@ -138,6 +145,56 @@ CHANGES: dict[str, list[Callable[[dict[str, Any]], None]]] = {
     "prefix_cache_reset": [without_last("block_ids")],
     "step_finished": [shifted("step"), other_digest],
 }
+
+def nobody(event: dict[str, Any]) -> None:
+    event["request_id"] = 10**6
+
+
+def nearer_the_head(event: dict[str, Any]) -> None:
+    """The first block that is put back under a policy stands one place before where it was put."""
+    if event["places"][0] > 0:
+        event["places"][0] -= 1
+
+
+ALL_LISTS = ("logical_indices", "block_ids", "host_ids")
+MOVES = [
+    nobody,
+    shifted("request_id"),
+    *(shifted(field) for field in ALL_LISTS),
+    without_last(*ALL_LISTS),
+    without_last("host_ids"),
+]
+#: The same for what only many requests at once do.
+LOAD_CHANGES: dict[str, list[Callable[[dict[str, Any]], None]]] = {
+    "request_forked": [
+        nobody,
+        shifted("request_id"),
+        shifted("parent_id"),
+        shifted("block_ids", 0),
+        shifted("num_computed"),
+        shifted("window_start"),
+        without_last("block_ids"),
+    ],
+    "request_reprioritised": [nobody],
+    "request_preempted": [
+        nobody,
+        shifted("request_id"),
+        shifted("reason", "num_lost_tokens"),
+        shifted("reason", "num_free"),
+    ],
+    "blocks_swapped_out": MOVES,
+    "blocks_swapped_in": MOVES,
+    "block_copied": [
+        shifted("request_id"),
+        shifted("logical_index"),
+        shifted("from_block_id"),
+        shifted("block_id"),
+    ],
+    "block_offloaded": [shifted("block_id"), shifted("host_id"), other_hash],
+    "block_fetched": [shifted("host_id"), other_hash],
+    "host_evicted": [shifted("host_id"), other_hash],
+    "blocks_released": [nearer_the_head],
+}
 #: Types of which no field changes the state of the cache; they say why and how long.
 EXPLANATIONS = {"prefix_looked_up", "miss_measured"}
 
@@ -149,7 +206,7 @@ def altered(records: list[Record], change: Callable[[dict[str, Any]], None], kin
             changed = copy.deepcopy(record)
             try:
                 change(changed[2])
-            except IndexError:
+            except (IndexError, TypeError):
                 continue
             if changed != record and not is_undone(records, index, change):
                 yield index, changed
@@ -164,11 +221,13 @@ def is_undone(records: list[Record], index: int, change: Callable[[dict[str, Any
         resets = [after["block_ids"] for after in rest_of_step if after["type"] == "prefix_cache_reset"]
         return any(event["block_id"] in block_ids for block_ids in resets)
     ends = [after["request_id"] for after in rest_of_step if after["type"] == "request_finished"]
+    if event["type"] == "request_forked":
+        return event["request_id"] in ends
     return change is later_window and event["request_id"] in ends
 
 
 def test_every_type_is_altered_or_an_explanation() -> None:
-    assert {tag_of(event) for event in EVENT_TYPES} == set(CHANGES) | EXPLANATIONS
+    assert {tag_of(event) for event in EVENT_TYPES} == {*CHANGES, *LOAD_CHANGES, *EXPLANATIONS}
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -208,9 +267,42 @@ def test_one_altered_event_turns_the_world_red(kind: str, window: int | None) ->
         assert num_altered or (window is None and change is later_window), f"{change} changes nothing of {kind}"
 
 
+@pytest.mark.parametrize("kind", LOAD_CHANGES)
+def test_one_altered_event_of_many_requests_turns_the_world_red(kind: str) -> None:
+    records, befores = load().records, load_checkpoints(kind)
+    for change in LOAD_CHANGES[kind]:
+        num_altered = 0
+        for index, changed in altered(records, change, kind):
+            num_altered += 1
+            world = World.from_json(json.loads(befores[index]))
+            assert turns_red(world, [changed, *records[index + 1 :]]), (
+                f"record {index}: {changed} instead of {records[index]}"
+            )
+        assert num_altered, f"{change} changes nothing of {kind}"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LOAD_CHANGES if kind != "request_reprioritised"])
+def test_a_dropped_event_of_many_requests_turns_the_world_red(kind: str) -> None:
+    records = load().records
+    for index, before in load_checkpoints(kind).items():
+        if is_undone(records, index, nobody):
+            continue
+        renumbered = [[seq - 1, t_us, event] for seq, t_us, event in records[index + 1 :]]
+        assert turns_red(World.from_json(json.loads(before)), renumbered), f"record {index}: {records[index]}"
+
+
+@functools.cache
+def load_checkpoints(kind: str) -> dict[int, str]:
+    return _checkpoints(load().config, load().records, kind)
+
+
 @functools.cache
 def checkpoints_before(kind: str, window: int | None) -> dict[int, str]:
-    config, records = run_of(window)
+    return _checkpoints(*run_of(window), kind)
+
+
+def _checkpoints(config: EngineConfig, records: list[Record], kind: str) -> dict[int, str]:
+    """The world before each record of a kind."""
     world, found = World(config.num_blocks, config.block_size), {}
     for index, record in enumerate(records):
         if record[2]["type"] == kind:

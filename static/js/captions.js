@@ -2,9 +2,12 @@
  * One sentence on what just happened and why, made from the events and their reason codes. `captionOf` is a pure function
  * of the scene; `moving` says that nobody has time to read a sentence per layer.
  */
-import { layerAt, phasesOf, within } from './phases.js';
+import { blocksCaption, rareCaption } from './caption-blocks.js';
+import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './caption-parts.js';
+import { blockedCaption, forkCaption, waitingForkCaption } from './caption-serving.js';
+import { layerAt, phasesOf } from './phases.js';
 import { strings } from './strings.js';
-import { count, duration, percent, quoted, segments } from './text.js';
+import { duration, percent, segments } from './text.js';
 
 /** @typedef {import('./types.d.ts').Scene} Scene */
 /** @typedef {import('./types.d.ts').StepInfo} StepInfo */
@@ -12,57 +15,12 @@ import { count, duration, percent, quoted, segments } from './text.js';
 /** @typedef {import('./types.d.ts').Header} Header */
 /** @typedef {import('./log.js').Log} Log */
 /** @typedef {import('./text.js').Segment} Segment */
-/** @typedef {{short: string, long: string}} Texts */
-/** @typedef {Record<string, string|number|Segment|Segment[]>} Values */
-/** @typedef {{short: Segment[], long: Segment[], kind: string}} Caption */
+/** @typedef {import('./caption-parts.js').Caption} Caption */
 
 const texts = strings.captions;
-const MAX_LISTED = 4;
-
-/** @param {string} kind @param {Texts} text @param {Values} values @returns {Caption} */
-function caption(kind, text, values = {}) {
-  return { kind, short: segments(text.short, values), long: segments(text.long, values) };
-}
-
-/** Two captions as one. @param {Caption} first @param {Caption|null} second @returns {Caption} */
-function join(first, second) {
-  if (!second) return first;
-  return { kind: first.kind, short: [...first.short, ' ', ...second.short], long: [...first.long, ' ', ...second.long] };
-}
-
-/** @param {Request|undefined} request @returns {Segment} */
-function letter(request) {
-  return request ? { text: request.letter, kind: 'thing', selection: { kind: 'request', request: request.id } } : '?';
-}
-
-/** @param {number} block @returns {Segment} */
-function thing(block) {
-  return { text: String(block), kind: 'thing', selection: { kind: 'block', block } };
-}
-
-/** `blocks 3, 4 and 2 more`. @param {number[]} blocks @param {boolean} [bare] @returns {Segment[]} */
-function blockList(blocks, bare = false) {
-  /** @type {Segment[]} */
-  const list = [];
-  blocks.slice(0, MAX_LISTED).forEach((block, i) => {
-    if (i > 0) list.push(', ');
-    list.push(thing(block));
-  });
-  const all = blocks.length > MAX_LISTED ? segments(texts.listMore, { list, n: blocks.length - MAX_LISTED }) : list;
-  if (bare) return all;
-  return blocks.length === 1 ? segments(texts.blockOne, { a: thing(blocks[0]) }) : segments(texts.blockMany, { list: all });
-}
-
-/** @param {Request|undefined} request @param {number} position @returns {Segment} */
-function token(request, position) {
-  if (!request) return '…';
-  return { text: quoted(request.pieces[position]), kind: 'token', piece: request.pieces[position], selection: { kind: 'token', request: request.id, position } };
-}
-
-/** @param {{one: string, many: string}} text @param {number} n */
-function plural(text, n) {
-  return (n === 1 ? text.one : text.many).replace('{n}', count(n));
-}
+const serving = strings.servingCaptions;
+/** Requests of a batch whose tokens are named. */
+const MAX_SAMPLES = 3;
 
 /** What is on screen, in a sentence. @param {Scene} scene @param {Log} log @param {boolean} moving @returns {Caption} */
 export function captionOf(scene, log, moving) {
@@ -75,70 +33,44 @@ export function captionOf(scene, log, moving) {
   return endCaption(scene, step) ?? sampleCaption(scene, step) ?? workCaption(scene, step, log.header, true);
 }
 
-/** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
-function blocksCaption(scene, step) {
-  const hit = hitCaption(scene, step);
-  const hits = step.shared.length > 0;
-  const early = within(phasesOf(step).blocks, scene.progress) < 0.5;
-  if (hit && hits && (early || step.evicted.length === 0)) return hit;
-  if (step.evicted.length > 0) return evictionCaption(scene, step);
-  if (hit && early) return hit;
-  return allocationCaption(scene, step);
-}
-
-/** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
-function hitCaption(scene, step) {
-  const lookup = step.lookups[0];
-  if (!lookup) return null;
-  const request = scene.after.requests.get(lookup.request_id);
-  const values = { request: letter(request), hit: lookup.num_hit_tokens, count: lookup.num_tokens, position: lookup.reason.position ?? 0 };
-  const { code } = lookup.reason;
-  if (lookup.num_hit_tokens > 0) {
-    const hit = caption('hit', texts.hit, { ...values, blocks: blockList(lookup.hit_block_ids) });
-    if (code === 'last_token') return join(hit, caption('hit', texts.miss.last_token, values));
-    return hit;
-  }
-  return code === 'hit' ? null : caption('miss', texts.miss[code], values);
-}
-
-/** @param {Scene} scene @param {StepInfo} step @returns {Caption} */
-function evictionCaption(scene, step) {
-  const { evicted, allocated } = step;
-  const [first] = evicted;
-  if (evicted.length > 1) {
-    const request = scene.after.requests.get(allocated[0]?.request_id ?? -1);
-    const list = blockList(evicted.map((event) => event.block_id), true);
-    return caption('evicted', texts.evicted.many, { n: evicted.length, list, request: letter(request), need: plural(texts.need, allocated.length) });
-  }
-  const others = first.reason.alternatives.length > 0 ? segments(texts.evicted.others, { list: blockList(first.reason.alternatives) }) : texts.evicted.alone;
-  return caption('evicted', texts.evicted, { block: thing(first.block_id), since: first.reason.free_since_step, free: first.reason.num_free, others });
-}
-
-/** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
-function allocationCaption(scene, step) {
-  const [first] = step.allocated;
-  if (!first) return null;
-  const request = scene.after.requests.get(first.request_id);
-  const { code, num_tokens: tokens, num_blocks_held: held } = first.reason;
-  const values = { request: letter(request), blocks: blockList(step.allocated.map((event) => event.block_id)), tokens, held };
-  if (code === 'prompt' && held === 0) return caption('allocated', { short: texts.allocated.prompt.short, long: texts.allocated.prompt.first }, values);
-  return caption('allocated', texts.allocated[code], values);
-}
-
 /** @param {Scene} scene @param {StepInfo} step @param {Header|null} header @param {boolean} moving @returns {Caption} */
 function workCaption(scene, step, header, moving) {
   const chunk = step.chunks[0];
-  if (!chunk) return caption('empty', texts.empty);
-  const request = scene.after.requests.get(chunk.request_id);
+  const blocked = blockedCaption(scene.after, step);
+  if (!chunk) return join(caption('empty', texts.empty), blocked);
   const moment = layerAt(step, scene.progress);
+  if (step.chunks.length > 1) return join(batchCaption(scene, step, moving ? null : moment), blocked);
+  const request = scene.after.requests.get(chunk.request_id);
   const layers = header?.model.num_layers ?? 0;
-  if (chunk.kind === 'prefill') return prefillCaption(request, chunk, moment?.layer ?? null, layers, moving);
-  return decodeCaption(scene, request, chunk.start, moment, header, moving);
+  const told = chunk.kind === 'prefill' ? prefillCaption(request, chunk, moment?.layer ?? null, layers, moving)
+    : decodeCaption(scene, request, chunk.start, moment, header, moving);
+  return joinLong(told, blocked);
+}
+
+/** What one flat batch computes, and how much of the budget that is. @param {Scene} scene @param {StepInfo} step @param {import('./types.d.ts').LayerMoment|null} moment @returns {Caption} */
+function batchCaption(scene, step, moment) {
+  const t = serving.batch;
+  const decodes = step.chunks.filter((chunk) => chunk.kind === 'decode').map((chunk) => chunk.request_id);
+  const prefills = step.chunks.filter((chunk) => chunk.kind === 'prefill');
+  const total = step.chunks.reduce((sum, chunk) => sum + chunk.num_tokens, 0);
+  /** @type {Segment[]} */
+  const parts = [];
+  if (decodes.length > 0) parts.push(...segments(decodes.length === 1 ? t.decode : t.decodes, { n: decodes.length, requests: letters(scene.after, decodes) }));
+  prefills.slice(0, MAX_SAMPLES).forEach((chunk) => {
+    if (parts.length > 0) parts.push(', ');
+    parts.push(...segments(chunk.num_tokens === 1 ? t.prefillOne : t.prefill, { request: letter(scene.after.requests.get(chunk.request_id)), n: chunk.num_tokens }));
+  });
+  if (prefills.length > MAX_SAMPLES) parts.push(...segments(t.more, { n: prefills.length - MAX_SAMPLES }));
+  const values = { parts, total, budget: step.budget ?? total, layer: moment?.layer ?? 0 };
+  const told = caption(prefills.length > 0 ? 'prefill' : 'decode', step.budget === null ? t.plain : t, values);
+  return moment ? joinLong(told, caption('batch', t.layer, values)) : told;
 }
 
 /** @param {Request|undefined} request @param {import('./types.d.ts').Chunk} chunk @param {number|null} layer @param {number} layers @param {boolean} moving */
 function prefillCaption(request, chunk, layer, layers, moving) {
   const total = request?.promptLength ?? chunk.num_tokens;
+  const again = request !== undefined && (request.numPreemptions > 0 || chunk.start + chunk.num_tokens > request.promptLength);
+  if (again && (moving || layer === null)) return caption('prefill', serving.again, { request: letter(request), count: chunk.num_tokens });
   const values = { count: chunk.num_tokens, layer: layer ?? 0, layers, from: chunk.start, to: chunk.start + chunk.num_tokens - 1, total };
   if (!moving && layer !== null) return caption('prefill', texts.prefill, values);
   const isPart = chunk.start > (request?.numHitTokens ?? 0) || chunk.start + chunk.num_tokens < total;
@@ -159,12 +91,16 @@ function decodeCaption(scene, request, position, moment, header, moving) {
 /** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 function sampleCaption(scene, step) {
   const sampled = step.sampled[0];
+  if (!sampled && step.chunks.length > 1) return null;
   if (!sampled) {
     const chunk = step.chunks[0];
     const request = scene.after.requests.get(chunk?.request_id ?? -1);
     if (!chunk || chunk.kind !== 'prefill' || !request) return null;
-    return caption('chunk', texts.chunkDone, { computed: chunk.start + chunk.num_tokens, total: request.promptLength });
+    const computed = chunk.start + chunk.num_tokens;
+    if (computed > request.promptLength || request.numPreemptions > 0) return caption('chunk', serving.again.done, { computed, total: request.tokens.length });
+    return caption('chunk', texts.chunkDone, { computed, total: request.promptLength });
   }
+  if (step.chunks.length > 1) return samplesCaption(scene, step);
   const request = scene.after.requests.get(sampled.request_id);
   const probability = sampled.candidates.find((candidate) => candidate.token_id === sampled.token_id)?.probability;
   const ends = step.finished.some((event) => event.request_id === sampled.request_id);
@@ -172,8 +108,24 @@ function sampleCaption(scene, step) {
   return caption('sampled', text, { token: token(request, sampled.position), percent: probability === undefined ? '?' : percent(probability) });
 }
 
+/** The next token of each request of a batch. @param {Scene} scene @param {StepInfo} step @returns {Caption} */
+function samplesCaption(scene, step) {
+  /** @type {Segment[]} */
+  const list = [];
+  step.sampled.slice(0, MAX_SAMPLES).forEach((event, i) => {
+    const request = scene.after.requests.get(event.request_id);
+    if (i > 0) list.push(', ');
+    list.push(...segments(serving.samples.one, { request: letter(request), token: token(request, event.position) }));
+  });
+  const more = step.sampled.length - MAX_SAMPLES;
+  return caption('sampled', step.sampled.length === 1 ? serving.samples.single : serving.samples, { list: more > 0 ? segments(texts.listMore, { list, n: more }) : list, n: step.sampled.length });
+}
+
 /** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 function endCaption(scene, step) {
+  if (step.finished.length > 1) return endsCaption(scene, step);
+  const fork = step.forked[0];
+  if (fork && step.finished.length === 0) return forkCaption(scene.after, fork);
   const windowed = step.released.find((event) => event.reason.code === 'window');
   if (step.finished.length === 0) {
     if (!windowed) return null;
@@ -184,11 +136,20 @@ function endCaption(scene, step) {
   return join(finishCaption(scene, finished), release ? releaseCaption(release) : null);
 }
 
+/** Several requests end in one step. @param {Scene} scene @param {StepInfo} step @returns {Caption} */
+function endsCaption(scene, step) {
+  const ids = step.finished.map((event) => event.request_id);
+  const releases = step.releasedLast.filter((event) => ids.includes(event.request_id));
+  const kept = releases.reduce((sum, event) => sum + event.appended.length, 0);
+  const blanked = releases.reduce((sum, event) => sum + event.prepended.length, 0);
+  return caption('finished', serving.ends, { requests: letters(scene.after, ids), kept: plural(texts.nBlocks, kept), blanked: plural(texts.nBlank, blanked) });
+}
+
 /** @param {Scene} scene @param {import('./events.d.ts').RequestFinished} finished */
 function finishCaption(scene, finished) {
   const request = scene.after.requests.get(finished.request_id);
   const text = texts.finished[finished.reason.code];
-  return caption('finished', { short: text, long: text }, { request: letter(request), token: token(request, (request?.tokens.length ?? 1) - 1), max: request?.maxNewTokens ?? 0 });
+  return caption('finished', { short: text, long: text }, { request: letter(request), token: token(request, (request?.tokens.length ?? 1) - 1), max: plural(texts.nTokens, request?.maxNewTokens ?? 0) });
 }
 
 /** @param {import('./events.d.ts').BlocksReleased} release */
@@ -207,7 +168,11 @@ function settled(scene, log) {
   const since = sinceCaption(scene, log, step ? step.lastSeq + 1 : log.firstSeq);
   if (since) return since;
   if (!step) return caption('nothing', texts.nothing);
-  return endCaption(scene, step) ?? sampleCaption(scene, step) ?? workCaption({ ...scene, step, progress: 0 }, step, log.header, true);
+  const work = workCaption({ ...scene, step, progress: 0 }, step, log.header, true);
+  const done = endCaption(scene, step) ?? (step.chunks.length > 1 ? null : sampleCaption(scene, step));
+  const rare = rareCaption(scene, step);
+  if (rare) return joinLong(rare, step.chunks.length > 1 ? work : done ?? work);
+  return done ? joinLong(done, step.chunks.length > 1 ? work : blockedCaption(scene.after, step)) : step.chunks.length > 1 ? joinLong(work, sampleCaption(scene, step)) : work;
 }
 
 /** Between two steps: a request joined, the prefix cache was emptied, a miss was measured. @param {Scene} scene @param {Log} log @param {number} from @returns {Caption|null} */
@@ -220,8 +185,11 @@ function sinceCaption(scene, log, from) {
         hit: duration(event.hit_first_token_us / 1000), miss: duration(event.first_token_us / 1000),
       });
       case 'prefix_cache_reset': return caption('reset', texts.reset, { n: event.block_ids.length });
+      case 'request_forked': return forkCaption(scene.after, event);
+      case 'request_reprioritised': return caption('reprioritised', serving.reprioritised, { request: letter(scene.after.requests.get(event.request_id)), priority: event.priority });
       case 'request_added': {
         const request = scene.after.requests.get(event.request_id);
+        if (event.fork) return waitingForkCaption(scene.after, event);
         return caption('waiting', scene.position === 0 ? texts.waiting : texts.added, { request: letter(request), count: event.token_ids.length });
       }
       case 'request_finished': return finishCaption(scene, event);

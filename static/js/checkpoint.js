@@ -24,6 +24,7 @@ export function fromCheckpoint(data) {
     world.slotSeq[slot] = seq;
     world.slotToken[slot] = token;
   }
+  for (const [hostId, block] of data.host ?? []) world.host.set(hostId, { hash: block.hash, requestId: block.request_id, entries: block.entries });
   for (const request of data.requests) {
     world.requests.set(request.id, requestFrom(request));
     world.owned.add(request.id);
@@ -40,6 +41,7 @@ function requestFrom(data) {
     numComputed: data.num_computed, numHitTokens: data.num_hit_tokens, windowStart: data.window_start,
     table: data.table.slice(), lastTable: data.state === 'finished' ? data.last_table.slice() : null,
     maxNewTokens: data.max_new_tokens, sampling: data.sampling, finish: data.finish, tokenHash: data.token_hash,
+    priority: data.priority ?? 0, fork: data.fork ?? null, numPreemptions: data.num_preemptions ?? 0,
     candidates: new Map(),
   };
 }
@@ -54,10 +56,19 @@ export function toCheckpoint(world) {
   return {
     seq: world.seq, step: world.currentStep, block_size: world.blockSize, num_blocks: world.numBlocks,
     ref_count: Array.from(world.refCount), hash: world.hash.slice(), free_since: Array.from(world.freeSince),
-    free: world.free.slice(), slots, requests: [...world.requests.values()].map(requestTo),
+    free: world.free.slice(), slots, host: hostTo(world), requests: [...world.requests.values()].map(requestTo),
     num_finished: world.numFinished, finished_hash: world.finishedHash, num_unknown: world.numUnknown,
     check: world.check, broken: world.broken,
   };
+}
+
+/** @param {World} world */
+function hostTo(world) {
+  const ids = [...world.host.keys()].sort((a, b) => a - b);
+  return ids.map((hostId) => {
+    const block = /** @type {import('./types.d.ts').HostBlock} */ (world.host.get(hostId));
+    return [hostId, { hash: block.hash, request_id: block.requestId, entries: block.entries }];
+  });
 }
 
 /** @param {Request} request */
@@ -68,5 +79,6 @@ function requestTo(request) {
     max_new_tokens: request.maxNewTokens, sampling: request.sampling, state: request.state,
     num_computed: request.numComputed, num_hit_tokens: request.numHitTokens, window_start: request.windowStart,
     table: request.table, last_table: request.lastTable ?? [], finish: request.finish, token_hash: request.tokenHash,
+    priority: request.priority, fork: request.fork, num_preemptions: request.numPreemptions,
   };
 }

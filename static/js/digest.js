@@ -12,6 +12,11 @@ const STATE = { waiting: 0, running: 1, preempted: 2, swapped: 3, finished: 0 };
 
 export const TOKEN_HASH_START = 2166136261;
 
+/** First 4 bytes of a prefix hash as a number, 0 where there is none. @param {string|null} hash @returns {number} */
+export function shortHashOf(hash) {
+  return hash ? parseInt(hash.slice(0, 8), 16) : 0;
+}
+
 /** FNV-1a over one whole word. @param {number} hash @param {number} word @returns {number} */
 export function extendTokenHash(hash, word) {
   return Math.imul(hash ^ word, 16777619) >>> 0;
@@ -58,8 +63,8 @@ export function digestWords(list) {
 
 /** 16 hex digits. @param {World} world @param {number} [step] @returns {string} */
 export function digest(world, step = world.step) {
-  const { numBlocks, refCount, shortHash, free, unfinished } = world;
-  let size = 16 + numBlocks * 3 + free.length;
+  const { numBlocks, refCount, shortHash, free, unfinished, host } = world;
+  let size = 16 + numBlocks * 3 + free.length + host.size * 2;
   for (const id of unfinished) size += 8 + (world.requests.get(id)?.table.length ?? 0);
   reserve(size);
   const data = words;
@@ -89,6 +94,10 @@ export function digest(world, step = world.step) {
     data[at++] = request.table.length;
     for (let i = 0; i < request.table.length; i++) data[at++] = request.table[i];
   }
-  data[at++] = 0;
+  data[at++] = host.size;
+  for (const hostId of [...host.keys()].sort((a, b) => a - b)) {
+    data[at++] = hostId;
+    data[at++] = shortHashOf(host.get(hostId)?.hash ?? null);
+  }
   return hash(data, at);
 }

@@ -1,24 +1,18 @@
 /** The log: immutable records by seq, and where each step lies. Nothing is ever changed or removed. */
 import { emitter } from './emitter.js';
+import { groupStep, kindOf } from './step-info.js';
 
 /** @typedef {import('./events.d.ts').EventRecord} EventRecord */
 /** @typedef {import('./events.d.ts').Event} Event */
 /** @typedef {import('./types.d.ts').Header} Header */
 /** @typedef {import('./types.d.ts').StepInfo} StepInfo */
 
-/** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'}} Mark */
+/** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'|'copy'|'preemption'|'fork'}} Mark */
 
 /** `firstTokenStep` is 0 until the first token was sampled; `runs` are the stretches of steps in which it was at work, first and
  * last of each. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number, runs: [number, number][]}} Span */
 
 const CACHED_STEPS = 64;
-
-/** @param {import('./events.d.ts').Chunk[]} chunks @returns {import('./types.d.ts').StepKind} */
-export function kindOf(chunks) {
-  const prefill = chunks.some((chunk) => chunk.kind === 'prefill');
-  const decode = chunks.some((chunk) => chunk.kind === 'decode');
-  return prefill && decode ? 'mixed' : prefill ? 'prefill' : decode ? 'decode' : 'empty';
-}
 
 export class Log {
   constructor() {
@@ -53,6 +47,8 @@ export class Log {
     this.spans = new Map();
     /** Measured misses by request. @type {Map<number, {seq: number, event: import('./events.d.ts').MissMeasured}>} */
     this.misses = new Map();
+    /** Has the host tier ever held anything? */
+    this.usesHost = false;
     /** When the last step came, by this page's clock. */
     this.arrivedAt = 0;
     this.changes = emitter();
@@ -78,6 +74,7 @@ export class Log {
     this.marks = [];
     this.spans.clear();
     this.misses.clear();
+    this.usesHost = (checkpoint?.host?.length ?? 0) > 0;
     this.gap = null;
     this.infos.clear();
     this.changes.emit('begin');
@@ -146,6 +143,11 @@ export class Log {
       }
       case 'miss_measured': this.misses.set(event.request_id, { seq, event }); break;
       case 'block_evicted': this.#mark('eviction'); break;
+      case 'block_copied': this.#mark('copy'); break;
+      case 'request_preempted': this.#mark('preemption'); break;
+      case 'request_forked': this.#mark('fork'); break;
+      case 'blocks_swapped_out':
+      case 'block_offloaded': this.usesHost = true; break;
       case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
       case 'request_finished': this.#mark('finish'); break;
       case 'prefix_cache_reset': this.#mark('reset'); break;
@@ -259,41 +261,12 @@ export class Log {
     if (cached) return cached;
     const range = this.stepRange(k);
     if (!range) return null;
-    const info = this.#group(k, range[0], range[1]);
+    const info = groupStep(this, k, range[0], range[1]);
     if (this.infos.size >= CACHED_STEPS) {
       const oldest = this.infos.keys().next().value;
       if (oldest !== undefined) this.infos.delete(oldest);
     }
     this.infos.set(k, info);
-    return info;
-  }
-
-  /** @param {number} k @param {number} firstSeq @param {number} lastSeq @returns {StepInfo} */
-  #group(k, firstSeq, lastSeq) {
-    /** @type {StepInfo} */
-    const info = {
-      step: k, firstSeq, lastSeq, kind: 'empty', chunks: [], lookups: [], shared: [], evicted: [], allocated: [],
-      cached: [], released: [], written: [], writtenSeq: [], sampled: [], finished: [], end: null, events: [],
-    };
-    for (let seq = firstSeq; seq <= lastSeq; seq++) {
-      const event = /** @type {EventRecord} */ (this.at(seq))[2];
-      info.events.push(event);
-      switch (event.type) {
-        case 'step_scheduled': info.chunks = event.chunks; break;
-        case 'prefix_looked_up': info.lookups.push(event); break;
-        case 'block_shared': info.shared.push(event); break;
-        case 'block_evicted': info.evicted.push(event); break;
-        case 'block_allocated': info.allocated.push(event); break;
-        case 'block_cached': info.cached.push(event); break;
-        case 'blocks_released': info.released.push(event); break;
-        case 'kv_written': info.written.push(event); info.writtenSeq.push(seq); break;
-        case 'token_sampled': info.sampled.push(event); break;
-        case 'request_finished': info.finished.push(event); break;
-        case 'step_finished': info.end = event; break;
-        default: break;
-      }
-    }
-    info.kind = kindOf(info.chunks);
     return info;
   }
 }

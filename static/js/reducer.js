@@ -3,61 +3,22 @@
  * the fold goes on as well as it can, so that a wrong log is seen and not hidden.
  */
 import { digest, extendTokenHash, TOKEN_HASH_START } from './digest.js';
+import { checkHead, checkTable, contradiction, isBlock, leaveQueue, popHead, putInTable, requestOf } from './fold.js';
+import { tierCases } from './fold-tiers.js';
 import { letterOf } from './state.js';
 
 /** @typedef {import('./state.js').World} World */
 /** @typedef {import('./events.d.ts').Event} Event */
 /** @typedef {import('./events.d.ts').EventRecord} EventRecord */
-/** @typedef {import('./types.d.ts').Request} Request */
+/** @typedef {import('./fold.js').Cases} Cases */
 
 /** Finished requests that a world still describes, as in kvviz/world.py. */
 export const MAX_FINISHED_REQUESTS = 256;
 
-/** @param {World} world @param {string} what */
-function contradiction(world, what) {
-  if (world.broken === null) world.broken = `step ${world.currentStep}, record ${world.seq}: ${what}`;
-}
-
-/** @param {World} world @param {number} id @returns {Request|null} */
-function requestOf(world, id) {
-  const request = world.mutable(id);
-  if (request) return request;
-  contradiction(world, `request ${id} is not known`);
-  return null;
-}
-
-/** @param {World} world @param {number} block @returns {boolean} */
-function isBlock(world, block) {
-  if (Number.isInteger(block) && block >= 0 && block < world.numBlocks) return true;
-  contradiction(world, `block ${block} is not in a pool of ${world.numBlocks}`);
-  return false;
-}
-
-/** @param {World} world @param {number} block @param {string} doing @returns {boolean} */
-function isHead(world, block, doing) {
-  if (world.free[0] === block) return true;
-  contradiction(world, `block ${block} was ${doing} but the head of the free queue is ${world.free[0] ?? 'nobody'}`);
-  return false;
-}
-
-/** @param {World} world @param {number} block */
-function leaveQueue(world, block) {
-  const at = world.free[0] === block ? 0 : world.free.indexOf(block);
-  if (at < 0) contradiction(world, `block ${block} should be in the free queue`);
-  else if (at === 0) world.free.shift();
-  else world.free.splice(at, 1);
-}
-
-/** @param {World} world @param {Request} request @param {number} index @param {number} block */
-function appendToTable(world, request, index, block) {
-  if (request.table.length !== index) {
-    contradiction(world, `block ${block} as logical block ${index} of request ${request.letter}, which holds ${request.table.length}`);
-  }
-  request.table[index] = block;
-}
-
-/** @type {{[T in Event['type']]: (world: World, event: Extract<Event, {type: T}>) => void}} */
+/** @type {Cases} */
 const cases = {
+  ...tierCases,
+
   request_added(world, event) {
     const id = event.request_id;
     if (world.requests.has(id)) contradiction(world, `request ${id} was added twice`);
@@ -69,9 +30,9 @@ const cases = {
     world.requests.set(id, {
       id, letter: letterOf(id), state: 'waiting', prompt: event.prompt, template: event.template ?? false,
       salt: event.salt ?? null, continues: event.continues ?? null, tokens: event.token_ids.slice(),
-      pieces: event.pieces.slice(), promptLength: event.token_ids.length, numComputed: 0, numHitTokens: 0,
+      pieces: event.pieces.slice(), promptLength: event.num_prompt_tokens || event.token_ids.length, numComputed: 0, numHitTokens: 0,
       windowStart: 0, table: [], lastTable: null, maxNewTokens: event.max_new_tokens, sampling: event.sampling,
-      finish: null, tokenHash, candidates: new Map(),
+      finish: null, tokenHash, priority: event.priority ?? 0, fork: event.fork ?? null, numPreemptions: 0, candidates: new Map(),
     });
     world.owned.add(id);
     world.unfinished.push(id);
@@ -93,10 +54,10 @@ const cases = {
   request_started(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    if (request.state !== 'waiting') contradiction(world, `request ${request.letter} started while ${request.state}`);
+    if (request.state !== 'waiting' && request.state !== 'preempted') contradiction(world, `request ${request.letter} started while ${request.state}`);
+    if (request.state === 'waiting') request.numHitTokens = event.num_hit_tokens;
     request.state = 'running';
     request.numComputed = event.num_hit_tokens;
-    request.numHitTokens = event.num_hit_tokens;
   },
 
   block_shared(world, event) {
@@ -109,13 +70,13 @@ const cases = {
       world.freeSince[block] = -1;
     }
     world.refCount[block]++;
-    appendToTable(world, request, event.logical_index, block);
+    putInTable(world, request, event.logical_index, block);
   },
 
   block_evicted(world, event) {
     const block = event.block_id;
     if (!isBlock(world, block)) return;
-    isHead(world, block, 'evicted');
+    checkHead(world, block, 'evicted');
     if (world.hash[block] !== event.hash) contradiction(world, `block ${block} was evicted under a hash it does not hold`);
     if (world.freeSince[block] !== event.reason.free_since_step) {
       contradiction(world, `block ${block} is free since step ${world.freeSince[block]}, not ${event.reason.free_since_step}`);
@@ -128,23 +89,15 @@ const cases = {
     const request = requestOf(world, event.request_id);
     const block = event.block_id;
     if (!request || !isBlock(world, block)) return;
-    isHead(world, block, 'allocated');
-    leaveQueue(world, block);
-    if (world.refCount[block] !== 0) contradiction(world, `block ${block} was allocated with count ${world.refCount[block]}`);
-    if (world.hash[block] !== null) contradiction(world, `block ${block} was allocated while it holds a cached prefix`);
-    world.refCount[block] = 1;
-    world.freeSince[block] = -1;
-    world.blankBlock(block);
-    appendToTable(world, request, event.logical_index, block);
+    popHead(world, block, 'allocated');
+    putInTable(world, request, event.logical_index, block);
   },
 
   block_cached(world, event) {
     const request = requestOf(world, event.request_id);
     const block = event.block_id;
     if (!request || !isBlock(world, block)) return;
-    if (request.table[event.logical_index] !== block) {
-      contradiction(world, `block ${block} was cached as logical block ${event.logical_index} of request ${request.letter}, whose table says ${request.table[event.logical_index] ?? 'nothing'}`);
-    }
+    checkTable(world, request, event.logical_index, block, 'cached');
     world.setHash(block, event.hash);
   },
 
@@ -205,6 +158,7 @@ const cases = {
     if (isWhole && request.numComputed !== request.tokens.length - 1) {
       contradiction(world, `request ${request.letter} finished with ${request.numComputed} of ${request.tokens.length} tokens computed`);
     }
+    if (request.state === 'swapped') leaveHost(world, request.id);
     forgetOldest(world);
     request.state = 'finished';
     request.finish = event.reason;
@@ -221,9 +175,7 @@ const cases = {
     event.block_ids.forEach((block, i) => {
       if (!isBlock(world, block)) return;
       const index = event.logical_indices[i];
-      if (request.table[index] !== block) {
-        contradiction(world, `request ${request.letter} gave back block ${block} as logical block ${index}, whose table says ${request.table[index] ?? 'nothing'}`);
-      }
+      checkTable(world, request, index, block, 'given back');
       request.table[index] = -1;
       if (world.refCount[block] <= 0) contradiction(world, `the count of block ${block} fell below 0`);
       else world.refCount[block]--;
@@ -231,7 +183,11 @@ const cases = {
     for (const block of event.prepended) enterQueue(world, block, false);
     for (const block of event.appended) enterQueue(world, block, true);
     if (event.prepended.length > 0) world.free.unshift(...event.prepended);
-    for (const block of event.appended) world.free.push(block);
+    event.appended.forEach((block, i) => {
+      const place = event.places?.[i] ?? world.free.length;
+      if (place > world.free.length) contradiction(world, `block ${block} entered the free queue at place ${place} of ${world.free.length}`);
+      world.free.splice(place, 0, block);
+    });
     if (event.reason.code !== 'window') request.table = [];
     else if (event.reason.window_start !== null) request.windowStart = event.reason.window_start;
   },
@@ -264,6 +220,11 @@ function enterQueue(world, block, cached) {
   }
   world.freeSince[block] = world.currentStep;
   if (!cached) world.blankBlock(block);
+}
+
+/** Its host blocks are free. @param {World} world @param {number} requestId */
+function leaveHost(world, requestId) {
+  for (const [hostId, block] of world.host) if (block.requestId === requestId) world.host.delete(hostId);
 }
 
 /** Old requests are only counted; makes room for one that ends. @param {World} world */

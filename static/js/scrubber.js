@@ -1,6 +1,7 @@
 /** The timeline: one tick per step, marks for rare events, the cursor. Drag anywhere. */
 import { h, icon, PATHS, replace, setText } from './dom.js';
 import { CUT_SPEED, layerAt } from './phases.js';
+import { drawMark, rankOf } from './marks.js';
 import { fill } from './text.js';
 import { SPEEDS } from './timeline.js';
 
@@ -248,36 +249,14 @@ export class Scrubber {
     const { timeline, log, palette } = this.ctx;
     const { tick } = this;
     let last = '';
-    for (const mark of log.marks) {
-      if (mark.step > timeline.head) break;
+    // What is rarer is drawn over what is not.
+    for (const mark of [...log.marks].sort((a, b) => rankOf(a.kind) - rankOf(b.kind))) {
+      if (mark.step > timeline.head) continue;
       const x = Math.round((mark.step - timeline.first - 0.5) * tick);
       const key = `${x}:${mark.kind}`;
       if (key === last) continue;
       last = key;
-      const color = mark.kind === 'eviction' || mark.kind === 'window' ? 'mark-eviction' : mark.kind === 'hit' ? 'mark-hit' : 'mark-finish';
-      g.fillStyle = palette.css(color);
-      g.beginPath();
-      if (mark.kind === 'eviction') triangle(g, x);
-      else if (mark.kind === 'hit') diamond(g, x);
-      else g.rect(x - 3, 2, 6, 6);
-      g.fill();
+      drawMark(g, palette, mark.kind, x);
     }
   }
-}
-
-/** @param {CanvasRenderingContext2D} g @param {number} x */
-function triangle(g, x) {
-  g.moveTo(x - 5, 1);
-  g.lineTo(x + 5, 1);
-  g.lineTo(x, 9);
-  g.closePath();
-}
-
-/** @param {CanvasRenderingContext2D} g @param {number} x */
-function diamond(g, x) {
-  g.moveTo(x, 0);
-  g.lineTo(x + 5, 5);
-  g.lineTo(x, 10);
-  g.lineTo(x - 5, 5);
-  g.closePath();
 }

@@ -1,9 +1,10 @@
 /** The folded state of a cache: what a picture may be made from. Only reducer.js writes it. */
 
-import { TOKEN_HASH_START } from './digest.js';
+import { shortHashOf, TOKEN_HASH_START } from './digest.js';
 
 /** @typedef {import('./types.d.ts').Request} Request */
 /** @typedef {import('./types.d.ts').Check} Check */
+/** @typedef {import('./types.d.ts').HostBlock} HostBlock */
 /** @typedef {import('./types.d.ts').Candidate} Candidate */
 
 const LETTERS = 26;
@@ -43,6 +44,8 @@ export class World {
     this.slotPosition = new Int32Array(numSlots).fill(-1);
     this.slotSeq = new Float64Array(numSlots).fill(-1);
     this.slotToken = new Int32Array(numSlots).fill(-1);
+    /** Blocks of the host tier that are in use, by id. Each is replaced, never changed. @type {Map<number, HostBlock>} */
+    this.host = new Map();
     /** In order of id. @type {Map<number, Request>} */
     this.requests = new Map();
     /** Ids of the requests that have not ended, ascending. @type {number[]} */
@@ -78,6 +81,7 @@ export class World {
     copy.slotPosition = this.slotPosition.slice();
     copy.slotSeq = this.slotSeq.slice();
     copy.slotToken = this.slotToken.slice();
+    copy.host = new Map(this.host);
     copy.requests = new Map(this.requests);
     copy.unfinished = this.unfinished.slice();
     copy.numFinished = this.numFinished;
@@ -94,7 +98,7 @@ export class World {
   get cloneBytes() {
     let tokens = 0;
     for (const id of this.unfinished) tokens += this.requests.get(id)?.tokens.length ?? 0;
-    return this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + tokens * 16;
+    return this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + this.host.size * 40 + tokens * 16;
   }
 
   /** The request, ready to be changed. @param {number} id @returns {Request|undefined} */
@@ -120,6 +124,6 @@ export class World {
   /** @param {number} block @param {string|null} hash */
   setHash(block, hash) {
     this.hash[block] = hash;
-    this.shortHash[block] = hash ? parseInt(hash.slice(0, 8), 16) : 0;
+    this.shortHash[block] = shortHashOf(hash);
   }
 }

@@ -203,14 +203,10 @@ export const strings = {
       long: '{count} tokens of request {request} wait and nothing of them is cached. The next step is their [prefill].',
     },
     hit: {
-      short: '{hit} of {count} tokens are hit: {blocks} still hold them.',
-      long: 'The prompt of {request} begins like an earlier one: {blocks} still hold the {K} and {V} of its first {hit} tokens, so they are not computed again ([prefix hit]).',
+      short: '{hit} of {count} tokens are hit: {blocks} still {hold} them.',
+      long: 'The prompt of {request} begins like an earlier one: {blocks} still {hold} the {K} and {V} of its first {hit} tokens, so they are not computed again ([prefix hit]).',
     },
     miss: {
-      differs: {
-        short: 'No hit beyond token {position}: the prompt differs there.',
-        long: 'The lookup ends at token {position}: from its [block] on the prompt differs from all that is cached, and the chain of [hashes|prefix hash] breaks.',
-      },
       last_token: {
         short: 'The last token is always computed: {hit} of {count} tokens are hit.',
         long: 'More blocks would match, but the last token must be computed: its [query] makes the next token. {hit} of {count} tokens are hit.',
@@ -229,13 +225,13 @@ export const strings = {
       alone: 'Nobody stood behind it.',
       many: {
         short: '{n} cached blocks are evicted, from the head of the free queue: {list}.',
-        long: 'Request {request} needs {need}: {n} cached blocks are [evicted|eviction] in the order of the [free queue], longest free first: {list}. The prefixes that they held are forgotten.',
+        long: 'Request {request} needs {need}: {n} cached blocks are [evicted|eviction] in the order of the [free queue], {order}: {list}. The prefixes that they held are forgotten.',
       },
     },
     allocated: {
       prompt: {
         short: 'Request {request} takes {blocks} from the head of the free queue.',
-        long: 'Request {request} takes {blocks} from the head of the [free queue]: {tokens} tokens do not fit in the {held} blocks it holds.',
+        long: 'Request {request} takes {blocks} from the head of the [free queue]: {tokens} tokens do not fit in the {held} that it holds.',
         first: 'Request {request} takes {blocks} from the head of the [free queue], for its first {tokens} tokens.',
       },
       decode: {
@@ -293,15 +289,15 @@ export const strings = {
     },
     finished: {
       eos: 'Request {request} ends with {token}.',
-      length: 'Request {request} has made its {max} tokens and ends.',
+      length: 'Request {request} has made its {max} and ends.',
       cancelled: 'Request {request} is cancelled.',
       failed: 'Request {request} has failed.',
     },
     released: {
-      short: 'Its blocks fall to count 0: {kept} stay cached, {blanked} blank again.',
-      long: 'Its blocks fall to [count|reference count] 0: {kept} stay cached and wait in the [free queue] for a hit, {blanked} blank again.',
+      short: 'Its blocks fall to count 0: {kept} cached, {blanked} blank again.',
+      long: 'Its blocks fall to [count|reference count] 0: {kept} cached in the [free queue], until a hit or somebody who needs the space; {blanked} blank again.',
       blank: { short: 'Its blocks are blank again.', long: 'Its blocks fall to [count|reference count] 0 and are blank again: no full block is cached.' },
-      cached: { short: 'Its {kept} stay cached.', long: 'Its blocks fall to [count|reference count] 0: {kept} stay cached and wait in the [free queue] for a hit.' },
+      cached: { short: 'Of its blocks {kept} cached.', long: 'Its blocks fall to [count|reference count] 0: {kept} cached in the [free queue], until a hit or somebody who needs the space.' },
       shared: { short: 'Its blocks go on being used.', long: 'Its blocks go on being used by others.' },
     },
     window: {
@@ -321,9 +317,176 @@ export const strings = {
     listMore: '{list} and {n} more',
     blockOne: 'block {a}',
     blockMany: 'blocks {list}',
-    nBlocks: { one: '1 full block', many: '{n} full blocks' },
+    nBlocks: { one: '1 full block stays', many: '{n} full blocks stay' },
+    hold: { one: 'holds', many: 'hold' },
+    nTokens: { one: '1 token', many: '{n} tokens' },
     nBlank: { one: '1 is', many: '{n} are' },
     need: { one: '1 block', many: '{n} blocks' },
+    and: ' and ',
+  },
+
+  /** What many requests do to each other. */
+  servingCaptions: {
+    preempted: {
+      recompute: {
+        short: 'Request {request} lost its {held}: {because}. {lost} will be computed again.',
+        long: 'Request {request} lost its {held} ([preemption]): {because}. {kept}; {lost} will be computed again.',
+      },
+      nothing: {
+        short: 'Request {request} lost its {held}: {because}.',
+        long: 'Request {request} lost its {held} ([preemption]): {because}. Nothing of it was computed, so nothing is lost.',
+      },
+      swap: {
+        short: 'Request {request} is swapped out: {because}. The host tier takes its {held}.',
+        long: 'Request {request} is put out ([preemption]): {because}. The [host tier] takes its {held} ({bytes} in {time}), so that nothing is computed again when it comes back.',
+      },
+      because: {
+        last: 'it came last, and {taker} needs {need} while {free} are free',
+        priority: 'it has the lowest [priority], and {taker} needs {need} while {free} are free',
+        own: { last: 'it needs {need} while {free} are free, and it came last itself', priority: 'it needs {need} while {free} are free, and its own [priority] is the lowest' },
+      },
+      kept: { one: 'The token that it generated is kept', many: 'Its {n} generated tokens are kept' },
+      lost: { one: '1 token', many: '{n} tokens' },
+      cached: { short: '{n} of them are still cached.', long: '{n} of them are still cached, and are hit if they are there when it comes back.' },
+      hostFull: { short: 'The host tier has no room.', long: 'It would have been swapped, but the [host tier] has no room for it.' },
+      others: { short: 'So did {requests}.', long: 'The same happens to {requests}.' },
+    },
+    copied: {
+      short: '{request} writes into block {source}, shared with {others}: it gets a copy, {source} → {block}. Count {before} → {after}.',
+      long: '{request} is about to write into block {source}, shared with {others}. It gets a copy of its {n} ([copy-on-write]), {source} → {block}, and the [count|reference count] of {source} goes {before} → {after}: {bytes} in {time}.',
+      entries: { one: '1 entry', many: '{n} entries' },
+      nobody: 'others',
+      more: { short: 'The same for {requests}.', long: 'The same for {requests}.' },
+    },
+    swappedIn: {
+      short: 'Request {request} is back: the host tier returns its {n} in {time}.',
+      long: 'Request {request} is back: the [host tier] returns its {n} ({bytes}) in {time}, into {blocks}. Nothing is computed again.',
+    },
+    offloaded: {
+      short: 'The host tier keeps a copy of it ({bytes}).',
+      long: 'A copy of what {blocks} held goes to the [host tier] first, as host block {host} ({bytes} in {time}), and comes back on a hit.',
+      many: { short: 'The host tier keeps copies of {n} of them ({bytes}).', long: 'Copies of what {blocks} held go to the [host tier] first ({bytes} in {time}), and come back on a hit.' },
+    },
+    hostEvicted: {
+      short: 'The host tier is full and forgets its oldest prefix.',
+      long: 'The [host tier] is full: it forgets host block {host}, not used since step {since}.',
+      many: { short: 'The host tier is full and forgets {n} prefixes.', long: 'The [host tier] is full: it forgets the {n} prefixes that were used least lately.' },
+    },
+    fetched: {
+      short: 'One block comes back from the host tier in {time}.',
+      long: 'One block of it lay in the [host tier] and comes back into {blocks}: {bytes} in {time}.',
+      many: { short: '{n} blocks come back from the host tier in {time}.', long: '{n} blocks of it lay in the [host tier] and come back into {blocks}: {bytes} in {time}.' },
+    },
+    hitHost: {
+      short: '{hit} of {count} tokens are hit, in the host tier.',
+      long: 'The {K} and {V} of the first {hit} tokens of {request} were kept in the [host tier], so they are moved back and not computed again ([prefix hit]).',
+    },
+    hitAgain: {
+      short: 'Request {request} is back: {hit} of its {count} tokens are still cached.',
+      long: 'Request {request} is back after its [preemption]: {blocks} still {hold} the {K} and {V} of its first {hit} tokens, so only the other tokens of {count} are computed again.',
+    },
+    /** Of a request that shares. */
+    forked: {
+      token: { short: '{request} branches off {parent} at token {position} with {token}.', long: 'Request {request} branches off {parent} at token {position}, with {token} instead ([fork]).' },
+      samples: { short: '{request} branches off {parent} at token {position}.', long: 'Request {request} branches off {parent} at token {position} and samples a token of its own there ([fork]).' },
+      whole: { short: 'They share {n}.', long: 'They share {blocks}, all of them full: nothing has to be copied.' },
+      partial: {
+        short: 'They share {n}; block {last} is copied at the first write.',
+        long: 'They share {blocks}. Block {last} holds only {filled} of {size} entries: the first of them that writes into it gets a copy ([copy-on-write]).',
+      },
+      waits: {
+        short: '{request} branches off {parent} at token {position} and waits.',
+        long: 'Request {request} branches off {parent} at token {position}. It cannot share blocks now, so its {count} tokens wait; what is cached of them will be hit, the rest computed again.',
+      },
+      waitsOver: {
+        short: '{request} branches off {parent}, whose blocks are given back, and waits.',
+        long: 'Request {request} branches off {parent} at token {position}. {parent} has ended and given its blocks back, so {count} tokens wait; what is cached of them will be hit, the rest computed again.',
+      },
+      count: { one: '1 block', many: '{n} blocks' },
+    },
+    blocked: {
+      blocks: { short: '{request} waits: it needs {need}, {free} are free.', long: '{request} is not let in: it needs {need} and {free} are free.' },
+      budget: { short: '{request} waits: the budget is used up.', long: '{request} is not let in: the [budget] of this step is used up.' },
+      slots: { short: '{request} waits: {running} requests run, the most that may.', long: '{request} is not let in: as many requests run already as may.' },
+      preemption: { short: '{request} waits: nobody is let in now.', long: '{request} is not let in: in a step that puts somebody out nobody new comes in.' },
+      one: { short: 'One waits behind it.', long: 'One more waits.' },
+      many: { short: '{n} wait behind it.', long: '{n} more wait.' },
+    },
+    evicted: {
+      fifo: {
+        short: 'Block {block} is evicted: its prefix was cached first, in step {cached}.',
+        long: 'Block {block} is [evicted|eviction]: of {free} free blocks its prefix was cached first, in step {cached} (first in, first out). {others} The prefix that it held is forgotten.',
+      },
+      lfu: {
+        short: 'Block {block} is evicted: it was hit least, {hits}.',
+        long: 'Block {block} is [evicted|eviction]: of {free} free blocks it was hit least often, {hits} (least frequently used). {others} The prefix that it held is forgotten.',
+      },
+      random: {
+        short: 'Block {block} is evicted: it was drawn by lot.',
+        long: 'Block {block} is [evicted|eviction]: it was drawn by lot among {free} free blocks. {others} The prefix that it held is forgotten.',
+      },
+      hits: { one: 'once', many: '{n} times' },
+      order: { lru: 'longest free first', fifo: 'first cached first', lfu: 'least often hit first', random: 'by lot' },
+      many: '{request} need {need}: {n} cached blocks are [evicted|eviction] in the order of the [free queue], {order}: {list}. The prefixes that they held are forgotten.',
+    },
+    allocated: {
+      fetch: { short: 'Request {request} takes {blocks} for what comes back.', long: 'Request {request} takes {blocks} from the head of the [free queue], to take back what the [host tier] kept.' },
+      swap_in: { short: 'Request {request} takes {blocks} and comes back.', long: 'Request {request} takes {blocks} from the head of the [free queue], to come back from the [host tier].' },
+      many: { short: '{requests} take {n} blocks from the head of the free queue.', long: '{requests} take {blocks} from the head of the [free queue].' },
+    },
+    miss: {
+      differs: {
+        short: 'No hit beyond token {position}: the prompt differs there.',
+        long: 'The lookup ends there: at token {position} the prompt differs from all that is cached, and from that [block] on the chain of [hashes|prefix hash] breaks.',
+        texts: {
+          short: 'No hit beyond token {position}: {own} here, {other} there.',
+          long: 'The lookup ends there: token {position} is {own}, but in {former} it was {other}. From that [block] on the chain of [hashes|prefix hash] breaks.',
+        },
+      },
+      less_than_block: {
+        short: 'Only {position} tokens are shared, less than a block: nothing is hit.',
+        long: 'The prompt shares its first {position} tokens with something cached. That is less than a [block] of {size}, and only full blocks are hit.',
+        texts: {
+          short: 'Only {position} tokens are shared: then {own} here, {other} there.',
+          long: 'The prompt begins like {former}, but token {position} is {own} and was {other} there. {position} tokens are less than a [block] of {size}, and only full blocks are hit.',
+        },
+      },
+      ends: { short: 'Nothing longer was ever cached than {position} tokens.', long: 'The lookup ends at token {position}: nothing longer that begins like this was ever cached.' },
+      evicted: { short: 'The block that goes on at token {position} was evicted in step {step}.', long: 'The lookup ends at token {position}: the [block] that goes on there was [evicted|eviction] in step {step}.' },
+      other_keys: {
+        short: 'The same tokens are cached, but under another {keys}: no hit.',
+        long: 'The same tokens are cached, but under another {keys}. That is part of the [hash|prefix hash], so nothing matches: what was computed under other conditions is never reused.',
+      },
+      nothing_shared: { short: 'No cached prompt begins like this one, so nothing is hit.', long: 'Nothing that is cached begins like this prompt: all {count} tokens must be computed.' },
+    },
+    keys: { salt: 'salt', dtype: 'number format', weights: 'model', codec: 'codec', windows: 'window layout', window: 'window layout' },
+    batch: {
+      short: '{parts}: {total} of {budget} tokens of the budget.',
+      long: 'One batch: {parts}. That is {total} of {budget} tokens of the [budget].',
+      plain: { short: '{parts}.', long: 'One batch: {parts}.' },
+      decode: '{requests} [decodes|decode]',
+      decodes: '{requests} [decode]',
+      prefill: '{request} [prefills|prefill] {n} tokens',
+      prefillOne: '{request} [prefills|prefill] one token',
+      more: ' and {n} more prefill',
+      layer: { short: 'Layer {layer}.', long: 'They pass layer {layer} together; each writes and reads its own blocks only.' },
+    },
+    samples: {
+      one: '{request} {token}',
+      single: { short: 'The next token: {list}.', long: 'The last layer makes one next token: {list}. Its {K} and {V} do not exist yet.' },
+      short: 'The next tokens: {list}.',
+      long: 'The last layer makes the next token of {n} requests: {list}. Their {K} and {V} do not exist yet.',
+    },
+    again: {
+      short: '{count} of the tokens of {request} are computed again.',
+      long: '{count} tokens of {request} pass the layers together: they were computed before it lost its blocks, and are computed again ([preemption]).',
+      done: { short: '{computed} of {total} tokens are computed again.', long: '{computed} of {total} tokens are computed again. The next token comes when all are.' },
+    },
+    ends: {
+      short: 'Requests {requests} end: {kept} cached, {blanked} blank again.',
+      long: 'Requests {requests} end. Of their blocks {kept} cached in the [free queue], {blanked} blank again; the others go on being used.',
+    },
+    reprioritised: { short: 'Request {request} has priority {priority} now.', long: 'Request {request} has [priority] {priority} now: smaller goes first.' },
   },
 
   glossary: {
@@ -340,6 +503,12 @@ export const strings = {
     window: 'Window: how far back a layer can read.',
     salt: 'Salt: a word mixed into the hash, so that nothing cached before can match.',
     'attention sink': 'Attention sink: the first token often takes attention that heads have no better use for.',
+    preemption: 'Preemption: a running request stops and gives its blocks to another one.',
+    priority: 'Priority: a number that a request comes with. Smaller goes first.',
+    fork: 'Fork: a request that goes on from another one, with which it shares all blocks so far.',
+    'copy-on-write': 'Copy-on-write: a shared block is copied only when one of its users is about to write into it.',
+    'host tier': 'Host tier: blocks in ordinary memory, where entries wait that do not fit in the pool.',
+    budget: 'Budget: how many tokens a step computes at most, over all requests.',
   },
 
   timeline: {
@@ -361,7 +530,7 @@ export const strings = {
     of: '{step} / {head}',
     nextMark: 'Next event',
     previousMark: 'Previous event',
-    marks: { eviction: 'eviction', hit: 'prefix hit', finish: 'request ended', reset: 'prefix cache emptied', window: 'left the window' },
+    marks: { eviction: 'eviction', hit: 'prefix hit', finish: 'request ended', reset: 'prefix cache emptied', window: 'left the window', copy: 'copy-on-write', preemption: 'preemption', fork: 'fork' },
     tick: { prefill: 'prefill', decode: 'decode', mixed: 'prefill and decode', empty: 'nothing computed' },
     tip: 'step {step}: {kind}',
   },
@@ -601,18 +770,26 @@ export const strings = {
       waits: 'cached blocks wait here until someone hits them or needs the space',
       more: '+{n}',
       slabs: 'The same requests in one contiguous slab each',
-      slabsHint: ['{slots} slots reserved: prompt + new tokens at the start, first fit, over as many slots as the pool', '{slots} slots reserved: prompt + new tokens, first fit', '{slots} slots reserved'],
+      slabsHint: ['prompt + new tokens reserved at the start, first fit: {slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} reserved, {used} used, {holes}', '{slots} slots reserved'],
+      slabsHintFull: ['the model\u2019s {context} tokens reserved for each, first fit: {slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved'],
+      holes: { one: '1 hole', many: '{n} holes' },
       slabsNone: ['prompt + new tokens would be reserved at the start, first fit, over as many slots as the pool', ''],
       paged: 'the same, paged: {blocks}, {slots} slots',
-      refused: 'no hole is long enough for {letters}: it would wait',
+      refused: ['no hole is long enough for {letters}: refused', 'refused: {letters}'],
       wastePaged: 'paged {percent} empty',
       wasteSlab: 'contiguous {percent} empty',
+      hole: 'hole {n}',
       none: 'nothing is reserved now',
       blocks: { one: '1 block', many: '{n} blocks' },
       tile: { logical: '{logical} → {block}', cached: 'cached', next: 'next', gone: 'gone', hit: 'hit', blank: 'blank' },
       tokens: '{n} tokens',
-      state: { waiting: 'waits', running: '', finished: 'ended' },
-      hidden: { one: 'one earlier one is not listed', many: '{n} earlier ones are not listed' },
+      state: { waiting: 'waits', running: '', preempted: 'preempted, waits', swapped: 'swapped out, waits', finished: 'ended' },
+      hidden: { one: 'one more is not listed', many: '{n} more are not listed' },
+      forkOf: 'fork of {letter} at token {position}',
+      without: {
+        swapped: { one: 'its block waits in the host tier', many: 'its {n} blocks wait in the host tier' },
+        preempted: 'lost its blocks: computed again when there is room', fork: 'waits: its parent\u2019s blocks could not be shared',
+      },
       noRequest: 'No request yet: the whole pool is blank.',
       noRequestAction: 'Write a prompt',
       noBlocks: 'waits: no block yet',
@@ -632,6 +809,30 @@ export const strings = {
       describeNext: 'Next to be reused is block {block}.',
       describeFull: 'No block is free.',
       table: { caption: 'Block tables', request: 'request', logical: 'logical', physical: 'physical block', state: 'state' },
+      arrange: { label: 'How the pool is arranged', address: 'by address', prefix: 'by prefix tree', prefixHint: 'Each block behind the one that its hash continues: see where prompts part' },
+      full: 'model\u2019s full context',
+      fullHint: 'Reserve the model\u2019s whole context for each request in the contiguous allocator',
+      legend: { own: 'one request\u2019s', shared: 'shared', cached: 'free, still cached', blank: 'blank', label: 'What a tile means' },
+      hostTitle: 'Host tier',
+      hostCount: ['{swapped} blocks of swapped requests · {kept} cached prefixes, of {n}', '{swapped} swapped · {kept} cached', '{swapped} + {kept} of {n}'],
+      hostNote: '{bytes} each way so far',
+      tree: {
+        title: 'Physical pool, by prefix', hint: ['each block stands behind the one that its hash continues; {blank} blank blocks are not shown', '{blank} blank blocks are not shown'],
+        gone: 'forgotten', host: 'host {host}', run: '{first} … {last} ({n})', users: '×{n}', hidden: '{n} more blocks do not fit here',
+        node: 'Tokens {from}–{to}, “{text}”, {where}. {branches}',
+        inPool: 'block {blocks}', inHost: 'host block {host}', nowhere: 'forgotten',
+        branches: { zero: 'Nothing goes on from here.', one: 'One block goes on from here.', many: 'Prompts part here: {n} blocks go on.' },
+        ends: 'Requests here: {letters}.',
+        cursor: 'Blocks as a tree of prefixes',
+        table: { caption: 'Prefix tree', depth: 'depth', block: 'block', tokens: 'tokens', users: 'used by' },
+        empty: 'Nothing is cached and nobody holds a block.',
+      },
+      host: {
+        swapped: 'Host block {host}: {filled} entries of request {letter}, which is swapped out',
+        cached: 'Host block {host}: tokens {from}–{to} as a cached prefix, to come back on a hit',
+        blank: 'Host block {host}: blank',
+        describe: 'The host tier holds {swapped} blocks of swapped requests and {kept} cached prefixes.',
+      },
     },
   },
 };

@@ -1,7 +1,8 @@
 /** Shapes shared by the modules of the page. Event types come from events.d.ts, which is generated. */
 import type {
-  BlockAllocated, BlockCached, BlockEvicted, BlockShared, BlocksReleased, Candidate, Chunk, Event, EventRecord,
-  FinishReason, KvWritten, Piece, PrefixLookedUp, RequestFinished, SamplingParams, StepFinished, TokenSampled,
+  BlockAllocated, BlockCached, BlockCopied, Blocked, BlockEvicted, BlockFetched, BlockOffloaded, BlockShared, BlocksReleased,
+  BlocksSwappedIn, BlocksSwappedOut, Candidate, Chunk, Event, EventRecord, FinishReason, ForkOrigin, HostEvicted, KvWritten, Piece,
+  PrefixLookedUp, RequestFinished, RequestForked, RequestPreempted, RequestStarted, SamplingParams, StepFinished, TokenSampled,
 } from './events.d.ts';
 import type { Frames } from './frames.js';
 import type { Log } from './log.js';
@@ -59,13 +60,24 @@ export interface Header {
   title: string;
   capabilities: Capability[];
   model: ModelHeader;
-  pool: { num_blocks: number; block_size: number; bytes_per_token: number; bytes: number };
-  policies: { prefix_cache: boolean; eviction: string };
-  scheduler: { prefill_chunk: number; max_running: number };
+  pool: { num_blocks: number; block_size: number; bytes_per_token: number; bytes: number; num_host_blocks?: number };
+  policies: { prefix_cache: boolean; eviction: string; offload?: boolean };
+  scheduler: { prefill_chunk: number; max_running: number; token_budget?: number; chunked_prefill?: boolean; order?: string; preemption?: string };
   seed: number;
 }
 
-export type RequestState = 'waiting' | 'running' | 'finished';
+/** `preempted`: it lost its blocks and is computed again later; `swapped`: its entries lie in the host tier. */
+export type RequestState = 'waiting' | 'running' | 'preempted' | 'swapped' | 'finished';
+
+/** One entry of a host block: offset, request, position, seq of the write, token. */
+export type HostEntry = readonly [offset: number, request: number, position: number, seq: number, token: number];
+
+/** A block of the host tier: of a prefix (`hash`) or of a swapped request. */
+export interface HostBlock {
+  readonly hash: string | null;
+  readonly requestId: number | null;
+  readonly entries: readonly HostEntry[];
+}
 
 /** One request of a world. `table[i]` is the physical block of logical block i, -1 where it was given back. */
 export interface Request {
@@ -89,6 +101,10 @@ export interface Request {
   sampling: SamplingParams;
   finish: FinishReason | null;
   tokenHash: number;
+  /** Smaller goes first, when the scheduler goes by it. */
+  priority: number;
+  fork: ForkOrigin | null;
+  numPreemptions: number;
   /** By position. Shared by all folds of one log: only positions below `tokens.length` belong to this world. */
   candidates: Map<number, Candidate[]>;
 }
@@ -115,9 +131,26 @@ export interface StepInfo {
   lookups: PrefixLookedUp[];
   shared: BlockShared[];
   evicted: BlockEvicted[];
+  /** Requests that were let in (again). */
+  started: RequestStarted[];
+  preempted: RequestPreempted[];
+  forked: RequestForked[];
+  copied: BlockCopied[];
+  swappedOut: BlocksSwappedOut[];
+  swappedIn: BlocksSwappedIn[];
+  offloaded: BlockOffloaded[];
+  fetched: BlockFetched[];
+  hostEvicted: HostEvicted[];
+  /** The head of the waiting line, when it was not let in. */
+  blocked: Blocked | null;
+  /** Tokens that the step might compute at most. */
+  budget: number | null;
   allocated: BlockAllocated[];
   cached: BlockCached[];
   released: BlocksReleased[];
+  /** Of those: before the step's chunks were chosen (window, preemption, swap), and at its end. */
+  releasedFirst: BlocksReleased[];
+  releasedLast: BlocksReleased[];
   /** `write_seq` of an entry is the `seq` of its `kv_written`: `writtenSeq[i]` goes with `written[i]`. */
   written: KvWritten[];
   writtenSeq: number[];

@@ -63,6 +63,10 @@ export class Ui {
     /** @type {CacheView} */
     this.view = 'state';
     this.hideSink = false;
+    /** How the pages lens arranges the pool. @type {'address'|'prefix'} */
+    this.pagesBy = 'address';
+    /** Does the contiguous allocator reserve the model's whole context? */
+    this.slabFull = false;
     /** The request that a person chose; null follows the running one. @type {number|null} */
     this.requestId = null;
     /** @type {ThemeChoice} */
@@ -82,7 +86,7 @@ export class Ui {
     return this.selection.hovered ?? this.selection.pinned;
   }
 
-  /** @param {Partial<Pick<Ui, 'lens'|'layer'|'head'|'view'|'hideSink'|'requestId'|'theme'|'projector'|'longCaption'|'inspectorOpen'|'drawerOpen'|'shortcuts'|'reducedMotion'|'blank'>>} values */
+  /** @param {Partial<Pick<Ui, 'lens'|'layer'|'head'|'view'|'hideSink'|'pagesBy'|'slabFull'|'requestId'|'theme'|'projector'|'longCaption'|'inspectorOpen'|'drawerOpen'|'shortcuts'|'reducedMotion'|'blank'>>} values */
   set(values) {
     let changed = false;
     const self = /** @type {any} */ (this);
@@ -151,6 +155,8 @@ export class Ui {
     this.head = natural(query.get('head'));
     this.requestId = natural(query.get('request'));
     this.hideSink = query.get('sink') === 'hidden';
+    this.pagesBy = query.get('pool') === 'prefix' ? 'prefix' : 'address';
+    this.slabFull = query.get('slab') === 'full';
     this.projector = query.get('projector') === 'on';
     if (this.projector) this.longCaption = false;
     this.selection = { hovered: null, pinned: parseSelection(query.get('select')) };
@@ -163,6 +169,8 @@ export class Ui {
     put(query, 'head', this.head);
     put(query, 'view', this.view === 'state' ? null : this.view);
     put(query, 'sink', this.hideSink ? 'hidden' : null);
+    put(query, 'pool', this.pagesBy === 'address' ? null : this.pagesBy);
+    put(query, 'slab', this.slabFull ? 'full' : null);
     put(query, 'request', this.requestId);
     put(query, 'theme', this.theme === 'dark' ? null : this.theme);
     put(query, 'projector', this.projector ? 'on' : null);

@@ -1,8 +1,8 @@
 /** The requests as chains of logical blocks: a lettered badge, a line of text, and one tile per block of the table. */
 import { fitText, textWidth, useFont } from '../canvas.js';
 import { count, fill, readable } from '../text.js';
-import { chainBox, layoutChain, LEVEL_WITH_ARROW } from './pages-space.js';
-import { fillOf, listedRequests } from './pages-picture.js';
+import { chainBox, LEVEL_WITH_ARROW } from './pages-space.js';
+import { fillOf } from './pages-picture.js';
 import { drawBadge } from './request-hues.js';
 import { changing } from './pool-tiles.js';
 import { drawTile, hasFoot } from './tile.js';
@@ -21,46 +21,7 @@ import { texts } from './texts.js';
  * @typedef {{request: number, logical: number, block: number, box: Box, gone: boolean, lane: number}} ChainTile
  */
 
-/** @typedef {{request: Request, box: Box, badge: Box, area: Box, layout: ReturnType<typeof layoutChain>}} ChainRow */
-
-const MOST_ROWS = 6;
-/** Chains up to this level of smallness stand in tiles of one size; a longer one is smaller alone. */
-const COMMON_LEVEL = 2;
-
-/** @param {PagesPicture} picture @param {Box} area @param {number} heading @param {number} small @param {number|null} wanted
- * @returns {{rows: ChainRow[], numHidden: number}} */
-export function layoutChains(picture, area, heading, small, wanted) {
-  const room = Math.max(1, Math.min(MOST_ROWS, Math.floor((area.height - heading) / (small * 6.4))));
-  const { requests, numHidden } = listedRequests(picture.after, room, wanted);
-  const size = picture.after.blockSize;
-  const badge = Math.round(small * 2.6);
-  const lane = Math.round(small * 0.9);
-  const perRow = (area.height - heading) / Math.max(1, requests.length);
-  const limit = Math.min(perRow, small * (requests.length <= 2 ? 16 : 11));
-  let y = area.y + heading;
-  const line = Math.round(small * 1.7);
-  const tileArea = { x: area.x + badge + Math.round(small * 0.8), y: 0, width: area.width - badge - small * 0.8, height: Math.max(8, limit - line - lane) };
-  const counts = requests.map((request) => {
-    const later = request.state === 'finished' ? 0 : Math.ceil((request.promptLength + request.maxNewTokens - 1) / size);
-    return Math.max(1, (request.lastTable ?? request.table).length, later);
-  });
-  const levels = counts.map((count_) => layoutChain(tileArea, count_, small).level);
-  const common = Math.max(0, ...levels.filter((level) => level <= COMMON_LEVEL));
-  const rows = requests.map((request, index) => {
-    const tiles = { ...tileArea, y: y + line };
-    const layout = layoutChain(tiles, counts[index], small, common);
-    const held = Math.max((request.lastTable ?? request.table).length, 1);
-    const lines = Math.max(1, Math.ceil(Math.min(layout.shown, held) / layout.perLine));
-    const used = line + lines * (layout.height + layout.gap) - layout.gap;
-    const row = {
-      request, area: tiles, layout, box: { x: area.x, y, width: area.width, height: used },
-      badge: { x: area.x, y: tiles.y, width: badge, height: Math.max(small * 2.2, Math.min(layout.height, small * 3.8)) },
-    };
-    y += Math.min(perRow, Math.max(used + lane * 1.6, Math.min(limit, small * 6.6)));
-    return row;
-  });
-  return { rows, numHidden };
-}
+/** @typedef {import('./chain-layout.js').ChainRow} ChainRow */
 
 /** Does a block hold something else than what a request that has ended left there?
  * @typedef {(request: Request, logical: number, block: number) => boolean} IsGone */
@@ -94,13 +55,13 @@ export class Chains {
     rows.forEach((row, index) => {
       const { over, now } = states[index];
       const { request, badge } = row;
-      header(moving, palette, row, now, over);
-      drawBadge(moving, palette, request.id, request.letter, badge.x, badge.y, badge.width, badge.height, over);
+      header(moving, palette, picture, row, now, over);
+      drawBadge(moving, palette, request.id, request.letter, badge.x, badge.y, badge.width, badge.height, over || (now.state === 'running' || now.state === 'finished' ? false : 'waits'));
       if (whole[index]) {
         if (this.#shown.get(request.id) !== states[index].sign) this.cache.wipe(still, `chain/${request.id}/`);
         this.#shown.set(request.id, states[index].sign);
       }
-      this.#drawRow(still, moving, palette, picture, row, progress, over, whole[index] ? null : changed);
+      this.#drawRow(still, moving, palette, picture, row, now, progress, over, whole[index] ? null : changed);
     });
   }
 
@@ -121,14 +82,14 @@ export class Chains {
 
   /**
    * @param {CanvasRenderingContext2D} still @param {CanvasRenderingContext2D} moving @param {Palette} palette @param {PagesPicture} picture
-   * @param {ChainRow} row @param {number} progress @param {boolean} over @param {Set<number>|null} only blocks to look at, null for all
+   * @param {ChainRow} row @param {Request} now @param {number} progress @param {boolean} over @param {Set<number>|null} only blocks to look at, null for all
    */
-  #drawRow(still, moving, palette, picture, row, progress, over, only) {
+  #drawRow(still, moving, palette, picture, row, now, progress, over, only) {
     const { request, layout, area } = row;
-    const { table, arriving, arrived } = picture.chain(picture.before.requests.get(request.id), request, progress);
-    if (table.length === 0 && !over) return quiet(moving, palette, row);
+    const { table, arriving, arrived } = picture.chain(request.id, progress);
+    if (table.length === 0 && !over) return quiet(moving, palette, picture, row, now, progress);
     const first = Math.max(0, table.length - layout.shown);
-    if (first > 0) more(moving, palette, area, first);
+    if (first > 0) more(moving, palette, row, first);
     for (let logical = first; logical < table.length; logical += 1) {
       const block = table[logical];
       if (only && !only.has(block)) continue;
@@ -153,20 +114,30 @@ export class Chains {
 function stateOf(picture, row, progress) {
   const { request, layout, area } = row;
   const was = picture.before.requests.get(request.id);
-  const now = progress > 0 || !was ? request : was;
-  const back = picture.phases ? (picture.phases.release[0] + picture.phases.release[1]) / 2 : 0;
-  const over = now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || progress > back);
-  const { table } = picture.chain(was, request, progress);
-  return { now, over, sign: `${over}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}` };
+  const now = picture.request(request.id, progress) ?? request;
+  const over = now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || progress > backOf(picture));
+  const { table } = picture.chain(request.id, progress);
+  return { now, over, sign: `${over}/${now.state}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}` };
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {ChainRow} row */
-function quiet(context, palette, { area, badge }) {
+/** Half of the way back of what is released at the end. @param {PagesPicture} picture */
+function backOf({ phases }) {
+  return phases ? (phases.release[0] + phases.release[1]) / 2 : 0;
+}
+
+/** A request without blocks says why. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
+ * @param {ChainRow} row @param {Request} now @param {number} progress */
+function quiet(context, palette, picture, { area, badge }, now, progress) {
+  const t = texts.pages.without;
+  let held = 0;
+  for (const block of picture.host(progress).values()) if (block.requestId === now.id) held += 1;
+  const text = now.state === 'swapped' ? fill(held === 1 ? t.swapped.one : t.swapped.many, { n: held })
+    : now.state === 'preempted' ? t.preempted : now.fork ? t.fork : texts.pages.noBlocks;
   useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'left';
   context.textBaseline = 'middle';
-  context.fillText(texts.pages.noBlocks, area.x, area.y + badge.height / 2);
+  context.fillText(fitText(context, text, area.width), area.x, area.y + badge.height / 2);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {ChainRow} row @param {Box} box
@@ -182,22 +153,33 @@ function paintTile(context, palette, picture, row, box, logical, block, view, go
   if (gone) strike(context, palette, box);
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {ChainRow} row @param {Request} request @param {boolean} over */
-function header(context, palette, row, request, over) {
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {ChainRow} row @param {Request} request @param {boolean} over */
+function header(context, palette, picture, row, request, over) {
   const t = texts.pages;
-  const y = row.box.y + palette.px('text-xs') * 0.75;
-  const { x, width } = row.area;
+  const small = palette.px('text-xs');
+  const { x, y, width, height } = row.title;
+  const state = over ? t.state.finished : request.state === 'finished' ? '' : t.state[request.state];
+  const tail = [fill(t.tokens, { n: count(request.state === 'waiting' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
+  const parent = request.fork ? picture.after.requests.get(request.fork.parent_id) : null;
+  const name = request.fork ? fill(t.forkOf, { letter: parent?.letter ?? '?', position: request.fork.position })
+    : readable(request.prompt.trim() || request.pieces.map((piece) => piece.text).join('').trim()).text;
   context.textBaseline = 'middle';
   context.textAlign = 'left';
+  if (row.compact) {
+    const middle = y + Math.min(height, row.badge.height) / 2;
+    useFont(context, palette.font('text-xs'));
+    context.fillStyle = palette.css(over ? 'ink-2' : 'ink');
+    context.fillText(fitText(context, name, width), x, middle - small * 0.62);
+    context.fillStyle = palette.css('ink-3');
+    context.fillText(fitText(context, tail, width), x, middle + small * 0.68);
+    return;
+  }
   useFont(context, palette.font('text-s'));
-  const state = over ? t.state.finished : t.state[request.state];
-  const tail = [fill(t.tokens, { n: count(over ? request.numComputed : request.state === 'waiting' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
-  const tailWidth = textWidth(context, tail);
-  const title = fitText(context, readable(request.prompt.trim() || request.pieces.map((piece) => piece.text).join('').trim()).text, Math.max(30, width - tailWidth - 16));
+  const title = fitText(context, name, Math.max(30, width - textWidth(context, tail) - 16));
   context.fillStyle = palette.css(over ? 'ink-2' : 'ink');
-  context.fillText(title, x, y);
+  context.fillText(title, x, y + small * 0.75);
   context.fillStyle = palette.css('ink-3');
-  context.fillText(tail, x + textWidth(context, title) + 12, y);
+  context.fillText(tail, x + textWidth(context, title) + 12, y + small * 0.75);
 }
 
 /** @type {BlockView} */
@@ -207,7 +189,7 @@ const NOTHING = { form: 'blank', owners: [], filled: 0, fresh: 0, freshPart: 1, 
  * @param {boolean} over @returns {BlockView} */
 function viewIn(picture, request, block, progress, over) {
   const view = picture.view(block, progress);
-  if (!over) return { ...view, form: 'used', owners: view.owners.length > 0 ? view.owners : [request.id], falling: 0 };
+  if (!over) return { ...view, form: 'used', owners: view.owners.length > 0 ? view.owners : [request.id], falling: picture.left.has(block) ? view.falling : 0 };
   if (view.form === 'used') return { ...view, form: 'cached', filled: fillOf(picture.after, block, Infinity).filled };
   return view;
 }
@@ -224,11 +206,11 @@ function strike(context, palette, box) {
   context.stroke();
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} n */
-function more(context, palette, area, n) {
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {ChainRow} row @param {number} n */
+function more(context, palette, row, n) {
   useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'right';
   context.textBaseline = 'middle';
-  context.fillText(fill(texts.pages.more, { n }), area.x + area.width, area.y - palette.px('text-xs'));
+  context.fillText(fill(texts.pages.more, { n }), row.area.x + row.area.width, row.compact ? row.area.y + row.area.height - palette.px('text-xs') * 0.5 : row.area.y - palette.px('text-xs'));
 }

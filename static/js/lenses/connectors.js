@@ -11,13 +11,14 @@ const LANE = 4;
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {readonly ChainTile[]} tiles
- * @param {(block: number) => Box} boxOf @param {number} gutter x of the first lane @param {number} poolGap
+ * @param {(block: number) => Box|null} boxOf @param {number} gutter x of the first lane @param {number} poolGap
  * @param {number} t 0-1: how far the lines have come
  */
 export function drawConnectors(context, palette, tiles, boxOf, gutter, poolGap, t) {
   tiles.slice(0, MOST_LINES).forEach((tile, index) => {
     if (tile.block < 0) return;
     const target = boxOf(tile.block);
+    if (!target) return;
     const lane = gutter + index * LANE;
     const start = tile.box.x + tile.box.width / 2;
     const end = target.x + target.width / 2 + (index % 3 - 1) * 3;

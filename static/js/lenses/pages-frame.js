@@ -1,25 +1,29 @@
 /** Draws the pages lens at one progress, and says what stands under a point. */
-import { doubleOutline, lerp, roundRect, span, textWidth, useFont } from '../canvas.js';
+import { doubleOutline, roundRect, span } from '../canvas.js';
 import { within } from '../phases.js';
-import { poolCounts } from '../selectors.js';
-import { count, fill } from '../text.js';
-import { Chains, layoutChains } from './chains.js';
+import { layoutChains } from './chain-layout.js';
+import { Chains } from './chains.js';
 import { drawConnectors, MOST_LINES } from './connectors.js';
+import { drawHost, layoutHost } from './host-tier.js';
+import { drawMoves, movesOf } from './moves.js';
+import { drawHeadings } from './pages-headings.js';
+import { heldAt } from './pages-held.js';
 import { blockAt, layoutPool, poolBox } from './pages-space.js';
 import { drawPool, drawRowNames } from './pool-tiles.js';
+import { PoolTree } from './pool-tree.js';
+import { PrefixParents } from './prefix-tree.js';
 import { drawQueue } from './queue.js';
 import { drawSlabs } from './slab-bars.js';
 import { SlabHistory } from './slab.js';
 import { TileCache } from './tile-cache.js';
-import { texts } from './texts.js';
 
 /** @typedef {import('../canvas.js').CanvasStack} CanvasStack */
 /** @typedef {import('../types.d.ts').Ctx} Ctx */
 /** @typedef {import('../types.d.ts').Request} Request */
 /** @typedef {import('../types.d.ts').Selection} Selection */
-/** @typedef {import('../types.d.ts').World} World */
-/** @typedef {import('./chains.js').ChainRow} ChainRow */
+/** @typedef {import('./chain-layout.js').ChainRow} ChainRow */
 /** @typedef {import('./chains.js').ChainTile} ChainTile */
+/** @typedef {import('./moves.js').Move} Move */
 /** @typedef {import('./pages-picture.js').PagesPicture} PagesPicture */
 /** @typedef {import('./pages-space.js').PagesSpace} PagesSpace */
 /** @typedef {import('./queue.js').QueueTile} QueueTile */
@@ -32,11 +36,18 @@ export class PagesFrame {
   space = null;
   /** @type {ReturnType<typeof layoutPool>|null} */
   pool = null;
+  /** @type {ReturnType<typeof layoutPool>|null} */
+  host = null;
+  numHost = 0;
   /** @type {ChainRow[]} */
   rows = [];
   /** @type {QueueTile[]} */
   queueTiles = [];
   numHidden = 0;
+  /** @type {PoolTree|null} the pool by prefix */
+  tree = null;
+  /** @type {Move[]} */
+  #moves = [];
   #cache = new TileCache();
   #stillKey = '';
 
@@ -45,17 +56,26 @@ export class PagesFrame {
     this.stack = stack;
     this.ctx = ctx;
     this.isGone = isGone;
-    this.slabs = new SlabHistory(ctx.log);
+    this.histories = { asked: new SlabHistory(ctx.log), full: new SlabHistory(ctx.log, true) };
+    this.parents = new PrefixParents(ctx.log);
     this.chains = new Chains(this.#cache, isGone);
   }
 
-  /** @param {PagesPicture} picture @param {PagesSpace} space */
-  reset(picture, space) {
+  get slabs() {
+    return this.ctx.ui.slabFull ? this.histories.full : this.histories.asked;
+  }
+
+  /** @param {PagesPicture} picture @param {PagesSpace} space @param {number} numHost */
+  reset(picture, space, numHost) {
     const { palette, ui } = this.ctx;
     const small = palette.px('text-xs');
     this.picture = picture;
     this.space = space;
     this.pool = layoutPool(space.pool, space.heading, picture.after.numBlocks, small);
+    this.numHost = numHost;
+    this.host = space.host ? layoutHost(space.host, space.heading, numHost, small) : null;
+    this.tree = ui.pagesBy === 'prefix' ? new PoolTree(this.parents.all(), space.pool, space.heading, small) : null;
+    this.#moves = movesOf(picture.told);
     Object.assign(this, layoutChains(picture, space.chains, space.heading, small, ui.requestId));
   }
 
@@ -63,17 +83,24 @@ export class PagesFrame {
   draw(progress, all) {
     const { picture, space, pool, ctx, stack } = this;
     if (!picture || !space || !pool) return;
-    const { palette } = ctx;
+    const { palette, log, ui } = ctx;
     const still = this.#still(all);
-    drawPool(still, palette, picture, pool, progress, this.#cache, all);
+    if (!this.tree) drawPool(still, palette, picture, pool, progress, this.#cache, all);
     const context = stack.clear('motion');
-    this.#headings(context, progress);
+    const held = heldAt(picture, progress);
+    const slabs = this.slabs.at(held.seq);
+    if (this.tree) this.tree.draw(context, palette, picture, held.world, progress);
+    else drawRowNames(context, palette, picture.after.numBlocks, pool);
+    drawHeadings(context, palette, space, held, {
+      numHidden: this.numHidden, byPrefix: this.tree !== null, treeHidden: this.tree?.layout.numHidden ?? 0, numHost: this.numHost, slabs,
+      capacity: this.slabs.capacity, full: ui.slabFull, context: log.header?.model.max_positions ?? 0,
+    });
     this.chains.draw(still, context, palette, picture, this.rows, progress, all);
-    drawRowNames(context, palette, picture.after.numBlocks, pool);
     this.queueTiles = drawQueue(context, palette, picture, space.queue, space.heading, progress);
-    const { world, computed, seq } = this.#held(progress);
-    drawSlabs(context, palette, space.slabs, space.heading, world, computed, this.slabs.at(seq), this.slabs.capacity, space.stacked);
+    if (this.host) drawHost(context, palette, picture, this.host, this.numHost, progress);
+    drawSlabs(context, palette, space.slabs, space.heading, held.world, held.computed, slabs, this.slabs.capacity, space.stacked);
     this.#connect(context, progress);
+    this.#move(context, progress);
     this.#selection(context);
   }
 
@@ -90,7 +117,7 @@ export class PagesFrame {
   #still(all) {
     const { stack, pool, space, ctx, picture } = this;
     if (!all) return stack.context('pool');
-    const key = JSON.stringify([pool, space, ctx.palette.version, stack.ratio, picture?.after.blockSize, picture?.after.numBlocks, ctx.log.logId]);
+    const key = JSON.stringify([pool, space, ctx.palette.version, stack.ratio, picture?.after.blockSize, picture?.after.numBlocks, ctx.log.logId, ctx.ui.pagesBy]);
     if (key === this.#stillKey) return stack.context('pool');
     this.#stillKey = key;
     this.#cache.forget();
@@ -98,81 +125,21 @@ export class PagesFrame {
     return stack.clear('pool');
   }
 
-  /** What requests hold at a progress: whose block tables count, how many entries each has, which slabs exist.
-   * @param {number} progress @returns {{world: World, computed: (id: number) => number, seq: number}} */
-  #held(progress) {
-    const { before, after, phases, step } = /** @type {PagesPicture} */ (this.picture);
-    const computedIn = (/** @type {World} */ world) => (/** @type {number} */ id) => world.requests.get(id)?.numComputed ?? 0;
-    if (!phases || !step || progress <= 0) return { world: before, computed: computedIn(before), seq: before.seq };
-    const { blocks, layers, release } = phases;
-    if (within(blocks, progress) < 0.5 && blocks[1] > 0) return { world: before, computed: computedIn(before), seq: before.seq };
-    if (release[1] <= release[0] || within(release, progress) >= 0.5) return { world: after, computed: this.#growing(span(within(layers, progress), 0, 1)), seq: after.seq };
-    return { world: this.#beforeRelease(), computed: this.#growing(span(within(layers, progress), 0, 1)), seq: this.#startedSeq() };
+  /** Where a block of the pool stands, null where the picture has no place for it. @param {number} block @returns {Box|null} */
+  boxOf(block) {
+    if (this.tree) return this.tree.boxOf(block);
+    return this.pool && block >= 0 && block < (this.picture?.after.numBlocks ?? 0) ? poolBox(this.pool, block) : null;
   }
 
-  /** Entries on the way through the layers. @param {number} t @returns {(id: number) => number} */
-  #growing(t) {
-    const { before, after, hit } = /** @type {PagesPicture} */ (this.picture);
-    const hitters = new Set(hit.values());
-    return (id) => {
-      const is = after.requests.get(id);
-      const was = before.requests.get(id)?.numComputed ?? 0;
-      return is ? lerp(Math.max(was, hitters.has(id) ? is.numHitTokens : 0), is.numComputed, t) : was;
-    };
-  }
-
-  /** The world at the end of the step but for what is given back: requests that end still hold their tables. @returns {World} */
-  #beforeRelease() {
-    const { before, after, step, freed } = /** @type {PagesPicture} */ (this.picture);
-    if (!step || step.finished.length === 0) return after;
-    const world = Object.create(after);
-    world.refCount = after.refCount.slice();
-    for (const block of freed.keys()) world.refCount[block] = 1;
-    world.requests = new Map(after.requests);
-    for (const { request_id: id } of step.finished) {
-      const request = after.requests.get(id);
-      if (request?.lastTable) world.requests.set(id, { ...request, table: request.lastTable });
-    }
-    world.unfinished = before.unfinished;
-    return world;
-  }
-
-  /** Seq up to which the step's requests have started and none has ended. @returns {number} */
-  #startedSeq() {
-    const { before, step } = /** @type {PagesPicture} */ (this.picture);
-    const { log } = this.ctx;
-    for (let seq = step?.lastSeq ?? -1; step && seq >= step.firstSeq; seq -= 1) {
-      if (log.at(seq)?.[2].type === 'request_started') return seq;
-    }
-    return before.seq;
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {number} progress */
-  #headings(context, progress) {
-    const { space, ctx, picture, numHidden } = this;
-    if (!space || !picture) return;
-    const { palette } = ctx;
-    const t = texts.pages;
-    const put = (/** @type {Box} */ area, /** @type {string} */ title, /** @type {readonly string[]} */ notes) => {
-      context.textBaseline = 'middle';
-      context.textAlign = 'left';
-      useFont(context, palette.font('text-xs', 'ui', 600));
-      context.fillStyle = palette.css('ink-2');
-      const y = area.y + space.heading * 0.4;
-      context.fillText(title, area.x, y);
-      const used = textWidth(context, title) + 14;
-      useFont(context, palette.font('text-xs'));
-      context.fillStyle = palette.css('ink-3');
-      const note = notes.find((text) => textWidth(context, text) <= area.width - used);
-      if (note) context.fillText(note, area.x + used, y);
-    };
-    const { world, seq } = this.#held(progress);
-    const counts = { ...poolCounts(world), n: world.numBlocks, size: world.blockSize };
-    const slots = this.slabs.at(seq).slabs.reduce((sum, slab) => sum + slab.size, 0);
-    put(space.chains, t.requests, numHidden > 0 ? [fill(numHidden === 1 ? t.hidden.one : t.hidden.many, { n: numHidden })] : []);
-    put(space.pool, t.pool, [t.poolCount, t.poolCountShort].map((text) => fill(text, counts)));
-    put(space.queue, t.queue, []);
-    put(space.slabs, t.slabs, (slots > 0 ? t.slabsHint : t.slabsNone).map((text) => fill(text, { slots: count(slots) })));
+  /** Copies and what goes from tier to tier: on the way while the step takes its blocks, and still to be seen at rest.
+   * @param {CanvasRenderingContext2D} context @param {number} progress */
+  #move(context, progress) {
+    const { picture, host, ctx } = this;
+    if (!picture || this.#moves.length === 0) return;
+    const { phases } = picture;
+    const t = !phases ? 1 : progress <= 0 ? 0 : span(within(phases.blocks, progress), 0.3, 0.8);
+    const alpha = !phases || progress <= 0 ? Number(!phases) : 1 - span(within(phases.layers, progress), 0.3, 0.6);
+    drawMoves(context, ctx.palette, this.#moves, (block) => this.boxOf(block), (id) => (host ? poolBox(host, id) : null), t, alpha);
   }
 
   /** Lines of what is hovered or pinned, else of what the step changes. @param {CanvasRenderingContext2D} context @param {number} progress */
@@ -187,7 +154,7 @@ export class PagesFrame {
       tiles = live.filter((tile) => picture.taken.get(tile.block) === tile.request || picture.hit.get(tile.block) === tile.request);
       t = picture.phases.blocks[1] > 0 ? span(within(picture.phases.blocks, progress), 0.6, 1) * (1 - span(within(picture.phases.layers, progress), 0.2, 0.5)) : 0;
     }
-    if (tiles.length > 0 && t > 0) drawConnectors(context, ctx.palette, tiles, (block) => poolBox(pool, block), space.gutter, pool.gap, t);
+    if (tiles.length > 0 && t > 0) drawConnectors(context, ctx.palette, tiles, (block) => this.boxOf(block), space.gutter, this.tree ? 6 : pool.gap, t);
   }
 
   /** @param {Selection} selection @param {ChainTile} tile @returns {boolean} */
@@ -218,7 +185,8 @@ export class PagesFrame {
       block = (request?.lastTable ?? request?.table ?? [])[Math.floor(selection.position / picture.after.blockSize)] ?? -1;
     }
     if (block < 0 || block >= picture.after.numBlocks) return [];
-    return [poolBox(pool, block), ...queueTiles.filter((tile) => tile.block === block).map((tile) => tile.box),
+    const place = this.boxOf(block);
+    return [...(place ? [place] : []), ...queueTiles.filter((tile) => tile.block === block).map((tile) => tile.box),
       ...chainTiles.filter((tile) => tile.block === block && !tile.gone).map((tile) => tile.box)];
   }
 
@@ -236,17 +204,22 @@ export class PagesFrame {
     context.stroke();
   }
 
-  /** @param {number} x @param {number} y @returns {{selection: Selection|null, tile: ChainTile|null}} */
+  /** @param {number} x @param {number} y @returns {{selection: Selection|null, tile: ChainTile|null, host: number|null}} */
   hit(x, y) {
-    const { picture, pool, chainTiles, queueTiles, rows, space } = this;
+    const { picture, pool, host, chainTiles, queueTiles, rows, space } = this;
     const inside = (/** @type {Box} */ box) => x >= box.x - 1 && x < box.x + box.width + 1 && y >= box.y - 1 && y < box.y + box.height + 1;
-    if (!picture || !pool || !space) return { selection: null, tile: null };
+    if (!picture || !pool || !space) return { selection: null, tile: null, host: null };
     const tile = chainTiles.find((one) => inside(one.box)) ?? null;
-    if (tile) return { selection: tile.block >= 0 && !tile.gone ? { kind: 'block', block: tile.block } : { kind: 'request', request: tile.request }, tile };
-    const row = rows.find((one) => inside(one.badge) || inside({ ...one.box, height: one.area.y - one.box.y }));
-    if (row) return { selection: { kind: 'request', request: row.request.id }, tile: null };
+    if (tile) return { selection: tile.block >= 0 && !tile.gone ? { kind: 'block', block: tile.block } : { kind: 'request', request: tile.request }, tile, host: null };
+    const row = rows.find((one) => inside(one.badge) || inside(one.title));
+    if (row) return { selection: { kind: 'request', request: row.request.id }, tile: null, host: null };
+    if (host && space.host && inside(space.host)) {
+      const id = blockAt(host, this.numHost, x, y);
+      const owner = picture.after.host.get(id)?.requestId ?? null;
+      return { selection: owner === null ? null : { kind: 'request', request: owner }, tile: null, host: id < 0 ? null : id };
+    }
     const waiting = queueTiles.find((one) => inside(one.box));
-    const block = waiting ? waiting.block : inside(space.pool) ? blockAt(pool, picture.after.numBlocks, x, y) : -1;
-    return { selection: block >= 0 ? { kind: 'block', block } : null, tile: null };
+    const block = waiting ? waiting.block : !inside(space.pool) ? -1 : this.tree ? this.tree.blockAt(inside) : blockAt(pool, picture.after.numBlocks, x, y);
+    return { selection: block >= 0 ? { kind: 'block', block } : null, tile: null, host: null };
   }
 }

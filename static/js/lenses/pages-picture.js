@@ -4,6 +4,7 @@
  */
 import { clamp, span } from '../canvas.js';
 import { phasesOf, within } from '../phases.js';
+import { apply } from '../reducer.js';
 
 /** @typedef {import('../types.d.ts').World} World */
 /** @typedef {import('../types.d.ts').Request} Request */
@@ -24,18 +25,38 @@ import { phasesOf, within } from '../phases.js';
  * @property {number} count reference count
  */
 
+/** The last world that stood between a step's blocks and its writes. @type {{step: StepInfo, world: World}|null} */
+let between = null;
+
+/** The world once a step has its blocks and before anything is written. @param {World} before @param {StepInfo} step @returns {World} */
+export function scheduledWorld(before, step) {
+  if (between?.step === step) return between.world;
+  const world = before.clone();
+  for (let i = 0; i < step.events.length; i += 1) {
+    apply(world, [step.firstSeq + i, 0, step.events[i]]);
+    if (step.events[i].type === 'step_scheduled') break;
+  }
+  between = { step, world };
+  return world;
+}
+
 export class PagesPicture {
-  /** @param {Scene} scene @param {number} freshFrom seq from which a write counts as the last step's, at rest */
-  constructor(scene, freshFrom) {
+  /** @param {Scene} scene @param {number} freshFrom seq from which a write counts as the last step's, at rest @param {StepInfo|null} [last] the step that led here, at rest */
+  constructor(scene, freshFrom, last = null) {
     this.scene = scene;
     this.before = scene.before;
     this.after = scene.after;
     /** @type {StepInfo|null} */
     this.step = scene.step;
+    /** The step under way, else the one that led here. */
+    this.told = scene.step ?? last;
     this.freshFrom = freshFrom;
     /** @type {Phases|null} */
     this.phases = scene.step ? phasesOf(scene.step) : null;
+    /** With the step's blocks, and nothing of it written. @type {World} */
+    this.middle = scene.step ? scheduledWorld(scene.before, scene.step) : scene.before;
     this.ownersBefore = ownerLists(scene.before);
+    this.ownersMiddle = scene.step ? ownerLists(this.middle) : this.ownersBefore;
     this.ownersAfter = scene.after === scene.before ? this.ownersBefore : ownerLists(scene.after);
     /** Blocks that the step takes, and for whom. @type {Map<number, number>} */
     this.taken = new Map();
@@ -43,20 +64,26 @@ export class PagesPicture {
     this.hit = new Map();
     /** @type {Set<number>} */
     this.evicted = new Set();
-    /** Blocks that fall to count 0, and whether they stay cached. @type {Map<number, boolean>} */
+    /** Blocks that lose a user before the step computes: preemption, swap, window, copy. @type {Set<number>} */
+    this.left = new Set();
+    /** Blocks that fall to count 0 at the end, and whether they stay cached. @type {Map<number, boolean>} */
     this.freed = new Map();
     /** Slots written in the step, by block. @type {Map<number, number>} */
     this.wrote = new Map();
     if (scene.step) this.#read(scene.step);
-    this.queueTaken = this.step ? scene.before.free.filter((block) => !this.taken.has(block) && !this.hit.has(block)) : scene.before.free;
   }
 
   /** @param {StepInfo} step */
   #read(step) {
     for (const event of step.allocated) this.taken.set(event.block_id, event.request_id);
+    for (const event of step.copied) {
+      this.taken.set(event.block_id, event.request_id);
+      this.left.add(event.from_block_id);
+    }
     for (const event of step.shared) this.hit.set(event.block_id, event.request_id);
     for (const event of step.evicted) this.evicted.add(event.block_id);
-    for (const event of step.released) {
+    for (const event of step.releasedFirst) for (const block of event.block_ids) this.left.add(block);
+    for (const event of step.releasedLast) {
       for (const block of event.prepended) this.freed.set(block, false);
       for (const block of event.appended) this.freed.set(block, true);
     }
@@ -72,28 +99,26 @@ export class PagesPicture {
   view(block, progress) {
     const { step, phases } = this;
     if (!step || !phases || progress <= 0) return this.#settled(this.before, this.ownersBefore, block);
-    const taking = within(phases.blocks, progress);
     const back = within(phases.release, progress);
-    if (this.freed.has(block) && phases.release[1] > phases.release[0]) {
-      const t = span(back, 0.2, 0.75);
-      if (back >= 0.45) return { ...this.#settled(this.after, this.ownersAfter, block), ring: ringOf(back), falling: 0 };
-      return { ...this.#held(block, progress), ring: ringOf(back), falling: t };
+    if (phases.release[1] > phases.release[0] && back > 0) {
+      if (!this.freed.has(block)) return back >= 0.45 ? this.#settled(this.after, this.ownersAfter, block) : this.#working(block, progress);
+      if (back >= 0.45) return { ...this.#settled(this.after, this.ownersAfter, block), ring: ringOf(back) };
+      return { ...this.#working(block, progress), ring: ringOf(back), falling: span(back, 0.2, 0.75) };
     }
-    if (this.taken.has(block)) {
-      const arrived = phases.blocks[1] > 0 ? taking >= 0.62 : true;
-      if (!arrived) {
-        const old = this.#settled(this.before, this.ownersBefore, block);
-        return { ...old, ring: span(taking, 0.02, 0.12), falling: span(taking, 0.25, 0.6) };
-      }
-      return { ...this.#held(block, progress), ring: 1 - span(within(phases.layers, progress), 0.1, 0.4) };
-    }
-    if (this.hit.has(block) && taking < 0.5) return { ...this.#settled(this.before, this.ownersBefore, block), ring: span(taking, 0.1, 0.4) };
-    if (this.hit.has(block) || this.wrote.has(block)) {
-      const ring = this.hit.has(block) ? 1 - span(within(phases.layers, progress), 0.1, 0.4) : 0;
-      return { ...this.#held(block, progress), ring };
-    }
-    const now = progress >= phases.layers[0] ? this.#settled(this.after, this.ownersAfter, block) : this.#settled(this.before, this.ownersBefore, block);
-    return { ...now, fresh: 0 };
+    const moves = this.taken.has(block) || this.hit.has(block) || this.left.has(block);
+    const taking = phases.blocks[1] > 0 ? within(phases.blocks, progress) : 1;
+    if (taking < 1) return this.#taking(block, taking, moves);
+    return { ...this.#working(block, progress), ring: moves ? 1 - span(within(phases.layers, progress), 0.1, 0.4) : 0 };
+  }
+
+  /** On the way to its new user. @param {number} block @param {number} t 0-1 @param {boolean} moves @returns {BlockView} */
+  #taking(block, t, moves) {
+    const [before, middle] = [() => this.#settled(this.before, this.ownersBefore, block), () => this.#settled(this.middle, this.ownersMiddle, block)];
+    if (!moves) return t < 0.5 ? before() : middle();
+    if (this.taken.has(block)) return t < 0.62 ? { ...before(), ring: span(t, 0.02, 0.12), falling: span(t, 0.25, 0.6) } : { ...middle(), ring: 1 };
+    if (this.hit.has(block)) return t < 0.5 ? { ...before(), ring: span(t, 0.1, 0.4) } : { ...middle(), ring: 1 };
+    const free = this.middle.refCount[block] === 0;
+    return t < 0.5 ? { ...before(), ring: span(t, 0.02, 0.12), falling: free ? span(t, 0.15, 0.5) : 0 } : { ...middle(), ring: 1 };
   }
 
   /** @param {World} world @param {readonly (readonly number[]|undefined)[]} owners @param {number} block @returns {BlockView} */
@@ -106,38 +131,52 @@ export class PagesPicture {
     };
   }
 
-  /** In use during the step: what was there, and what is being written. @param {number} block @param {number} progress @returns {BlockView} */
-  #held(block, progress) {
-    const { phases, before, taken, hit } = this;
+  /** While the step computes: what was there, and what is being written. @param {number} block @param {number} progress @returns {BlockView} */
+  #working(block, progress) {
+    const view = this.#settled(this.middle, this.ownersMiddle, block);
     const wrote = this.wrote.get(block) ?? 0;
-    const owner = taken.get(block) ?? hit.get(block);
-    const owners = owner === undefined ? this.ownersBefore[block] ?? NOBODY : [...(this.ownersBefore[block] ?? NOBODY), owner];
-    const old = taken.has(block) ? 0 : fillOf(before, block, Infinity).filled;
-    const part = phases ? span(within(phases.layers, progress), 0, 1) : 1;
-    return {
-      form: 'used', owners, filled: old + (part > 0 ? wrote : 0), fresh: part > 0 ? wrote : 0, freshPart: part, falling: 0, ring: 0,
-      count: Math.max(1, before.refCount[block] + (owner === undefined ? 0 : 1)),
-    };
+    const part = this.phases ? span(within(this.phases.layers, progress), 0, 1) : 1;
+    return wrote === 0 || part <= 0 ? view : { ...view, filled: view.filled + wrote, fresh: wrote, freshPart: part };
   }
 
-  /** Blocks that a request's chain shows now. @param {Request|undefined} was @param {Request|undefined} is @param {number} progress
+  /** A request as it stands now; null before it exists. @param {number} id @param {number} progress @returns {Request|null} */
+  request(id, progress) {
+    const { step, phases } = this;
+    const was = this.before.requests.get(id) ?? null;
+    if (!step || !phases || progress <= 0) return was ?? this.after.requests.get(id) ?? null;
+    const taking = phases.blocks[1] > 0 ? within(phases.blocks, progress) : 1;
+    if (taking < 0.5) return was;
+    const ends = phases.release[1] > phases.release[0] ? within(phases.release, progress) >= 0.5 : progress >= 1;
+    const middle = this.middle.requests.get(id) ?? null;
+    if (ends || !middle) return this.after.requests.get(id) ?? middle;
+    const after = this.after.requests.get(id);
+    return after && after.state !== 'finished' && after.table.length === middle.table.length ? after : { ...middle, numComputed: after?.numComputed ?? middle.numComputed };
+  }
+
+  /** Blocks that a request's chain shows now. @param {number} id @param {number} progress
    * @returns {{table: readonly number[], arriving: number, arrived: number}} blocks from `arriving` on come in, `arrived` of the way */
-  chain(was, is, progress) {
-    const tableIs = is ? is.lastTable ?? is.table : [];
-    const tableWas = was ? was.lastTable ?? was.table : [];
-    if (!this.step || !this.phases || progress <= 0) return { table: was ? tableWas : tableIs, arriving: Infinity, arrived: 1 };
-    const taking = within(this.phases.blocks, progress);
-    const grown = this.phases.blocks[1] > 0 ? span(taking, 0.5, 0.85) : 1;
-    return { table: grown > 0 ? tableIs : tableWas, arriving: tableWas.length, arrived: grown };
+  chain(id, progress) {
+    const request = this.request(id, progress);
+    const table = request ? request.lastTable ?? request.table : [];
+    if (!this.step || !this.phases || progress <= 0) return { table, arriving: Infinity, arrived: 1 };
+    const taking = this.phases.blocks[1] > 0 ? within(this.phases.blocks, progress) : 1;
+    return { table, arriving: this.before.requests.get(id)?.table.length ?? 0, arrived: taking < 0.5 ? 1 : span(taking, 0.5, 0.85) };
+  }
+
+  /** The host tier as it stands now. @param {number} progress @returns {World['host']} */
+  host(progress) {
+    if (!this.step || !this.phases || progress <= 0) return this.before.host;
+    const taking = this.phases.blocks[1] > 0 ? within(this.phases.blocks, progress) : 1;
+    return progress >= 1 ? this.after.host : taking < 0.6 ? this.before.host : this.middle.host;
   }
 
   /** How the queue stands: the order before, after blocks were taken, after blocks came back, and how far on the way.
    * @param {number} progress @returns {{orders: [readonly number[], readonly number[], readonly number[]], taken: number, returned: number}} */
   queue(progress) {
-    const { phases, before, after, queueTaken } = this;
-    const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([before.free, queueTaken, after.free]);
+    const { phases, before, after, middle } = this;
+    const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([before.free, middle.free, after.free]);
     if (!this.step || !phases || progress <= 0) return { orders, taken: 0, returned: 0 };
-    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.6, 0.95) : Number(this.taken.size + this.hit.size > 0);
+    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.6, 0.95) : 1;
     const hasRelease = phases.release[1] > phases.release[0];
     return { orders, taken, returned: hasRelease ? span(within(phases.release, progress), 0.35, 0.8) : 0 };
   }
@@ -173,21 +212,4 @@ export function fillOf(world, block, freshFrom) {
     if (seq >= freshFrom) fresh += 1;
   }
   return { filled, fresh };
-}
-
-/**
- * The requests in the list: all that have not ended, then the latest that have, in order of id.
- * @param {World} world @param {number} room how many fit @param {number|null} wanted a request that must be there
- * @returns {{requests: Request[], numHidden: number}}
- */
-export function listedRequests(world, room, wanted) {
-  const all = [...world.requests.values()];
-  const live = all.filter((request) => request.state !== 'finished');
-  const over = all.filter((request) => request.state === 'finished');
-  const picked = new Set(live.slice(0, room));
-  const chosen = wanted === null ? undefined : world.requests.get(wanted);
-  if (chosen) picked.add(chosen);
-  for (let i = over.length - 1; i >= 0 && picked.size < room; i -= 1) picked.add(over[i]);
-  const requests = [...picked].slice(0, Math.max(1, room)).sort((a, b) => a.id - b.id);
-  return { requests, numHidden: all.length - requests.length };
 }

@@ -7,7 +7,7 @@
  * @typedef {object} PagesSpace
  * @property {number} width @property {number} height of the whole picture (a phone scrolls it)
  * @property {boolean} stacked one section below the other
- * @property {Box} chains @property {Box} pool @property {Box} queue @property {Box} slabs
+ * @property {Box} chains @property {Box} pool @property {Box} queue @property {Box} slabs @property {Box|null} host
  * @property {number} heading height of a heading
  * @property {number} gutter x at which connectors run up and down
  */
@@ -15,27 +15,38 @@
 const STACKED_WIDTH = 700;
 const PAD = 16;
 
-/** @param {number} width @param {number} height @param {Palette} palette @param {number} numBlocks @returns {PagesSpace} */
-export function pagesSpace(width, height, palette, numBlocks) {
+/** @param {number} width @param {number} height @param {Palette} palette @param {number} numBlocks @param {{numHost?: number, numRows?: number}} [more] blocks of the host tier, requests that have not ended
+ * @returns {PagesSpace} */
+export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, numRows = 0 } = {}) {
   const small = palette.px('text-xs');
   const figure = palette.px('text-figure');
   const heading = Math.round(small * 2);
   const slabHeight = Math.round(heading + small * 4.6 + Math.max(figure * 1.35, small * 2) + 12);
   const queueHeight = Math.round(heading + queueTileSize(small, numBlocks) * 0.82 + small * 2.1);
-  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks);
+  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows);
   const upper = height - slabHeight - PAD - 14;
   const gutterWidth = Math.max(36, width * 0.04);
   const leftWidth = Math.round((width - 2 * PAD - gutterWidth) * (numBlocks > 150 ? 0.44 : 0.5));
   const poolX = PAD + leftWidth + gutterWidth;
   const chainsHeight = upper - queueHeight - 18;
+  const hostHeight = numHost === 0 ? 0 : hostHeightOf(width - poolX - PAD, upper * 0.3, heading, small, numHost);
   return {
     width, height, stacked: false, heading,
     chains: { x: PAD, y: 6, width: leftWidth, height: chainsHeight },
     queue: { x: PAD, y: 6 + chainsHeight + 12, width: leftWidth, height: queueHeight },
-    pool: { x: poolX, y: 6, width: width - poolX - PAD, height: upper },
+    pool: { x: poolX, y: 6, width: width - poolX - PAD, height: upper - (hostHeight > 0 ? hostHeight + 10 : 0) },
+    host: hostHeight > 0 ? { x: poolX, y: 6 + upper - hostHeight, width: width - poolX - PAD, height: hostHeight } : null,
     slabs: { x: PAD, y: height - slabHeight - 4, width: width - 2 * PAD, height: slabHeight },
     gutter: PAD + leftWidth + 8,
   };
+}
+
+/** Height of the host tier: its tiles are never larger than the queue's. @param {number} width @param {number} most @param {number} heading
+ * @param {number} small @param {number} numHost @returns {number} */
+function hostHeightOf(width, most, heading, small, numHost) {
+  const tile = small * 3.9;
+  const lines = Math.ceil(numHost / Math.max(1, Math.floor(width / tile)));
+  return Math.round(Math.max(heading + small * 2.4, Math.min(most, heading + lines * (tile * 0.8 + 5))));
 }
 
 /** Width of a tile of the free queue: about that of the pool's tiles, and never too small to read.
@@ -45,14 +56,14 @@ export function queueTileSize(small, numBlocks) {
 }
 
 /** @param {number} width @param {number} height @param {number} small @param {number} heading @param {number} slabHeight
- * @param {number} queueHeight @param {number} numBlocks @returns {PagesSpace} */
-function stacked(width, height, small, heading, slabHeight, queueHeight, numBlocks) {
+ * @param {number} queueHeight @param {number} numBlocks @param {number} numHost @param {number} numRows @returns {PagesSpace} */
+function stacked(width, height, small, heading, slabHeight, queueHeight, numBlocks, numHost, numRows) {
   const pad = 8;
   const inner = width - 2 * pad;
   const columns = Math.max(1, Math.floor(inner / Math.max(small * 3.6, 44)));
   const tile = numBlocks > 96 ? 18 : inner / columns;
   const poolHeight = heading + Math.ceil(numBlocks / Math.floor(inner / tile)) * tile * 0.92 + 12;
-  const chainsHeight = Math.round(heading + small * 12);
+  const chainsHeight = Math.round(heading + small * Math.max(12, Math.min(numRows, 10) * 4));
   let y = 4;
   const take = (/** @type {number} */ h) => {
     const box = { x: pad, y, width: inner, height: h };
@@ -62,8 +73,9 @@ function stacked(width, height, small, heading, slabHeight, queueHeight, numBloc
   const chains = take(chainsHeight);
   const queue = take(queueHeight);
   const pool = take(poolHeight);
+  const host = numHost > 0 ? take(hostHeightOf(inner, small * 14, heading, small, numHost)) : null;
   const slabs = take(slabHeight);
-  return { width, height: Math.max(height, y), stacked: true, heading, chains, queue, pool, slabs, gutter: width - 4 };
+  return { width, height: Math.max(height, y), stacked: true, heading, chains, queue, pool, host, slabs, gutter: width - 4 };
 }
 
 /**

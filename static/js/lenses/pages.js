@@ -3,12 +3,14 @@
  * next, and the same requests in a contiguous allocator.
  */
 import { CanvasStack, SizeWatch } from '../canvas.js';
-import { h, replace } from '../dom.js';
+import { h, replace, setText } from '../dom.js';
 import { BlockHistory } from './block-history.js';
+import { hostCount } from './host-tier.js';
+import { PagesControls } from './pages-controls.js';
 import { PagesFrame } from './pages-frame.js';
 import { PagesPicture } from './pages-picture.js';
 import { pagesSpace } from './pages-space.js';
-import { blockText, describePages, fillPagesTable, tileText } from './pages-text.js';
+import { blockText, describePages, fillPagesTable, hostText, tileText } from './pages-text.js';
 import { texts } from './texts.js';
 import { Tip } from './tip.js';
 
@@ -50,7 +52,10 @@ class PagesLens {
     this.sheet.append(this.cursor, this.empty);
     this.canvasBox.append(this.sheet);
     this.tip = new Tip(this.sheet);
-    root.append(this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
+    this.controls = new PagesControls(ctx.ui);
+    /** Where the keys stand in the tree. */
+    this.cursorKey = '';
+    root.append(this.controls.element, this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
     this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
     this.#listen();
   }
@@ -70,13 +75,16 @@ class PagesLens {
     const { ctx } = this;
     if (!ctx.log.header) return;
     const { palette } = ctx;
-    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks);
+    this.controls.update();
+    const last = ctx.log.step(scene.position);
+    const step = scene.step ? scene.step.firstSeq : last?.firstSeq ?? Infinity;
+    this.picture = new PagesPicture(scene, step, last);
+    const numHost = ctx.log.usesHost ? hostCount(this.picture, ctx.log.header.pool.num_host_blocks ?? 0) : 0;
+    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, { numHost, numRows: scene.after.unfinished.length });
     if (this.stack.resize(space.width, space.height)) this.frame.blank();
     this.sheet.style.height = `${space.height}px`;
     this.space = space;
-    const step = scene.step ? scene.step.firstSeq : ctx.log.stepRange(scene.position)?.[0] ?? Infinity;
-    this.picture = new PagesPicture(scene, step);
-    this.frame.reset(this.picture, space);
+    this.frame.reset(this.picture, space, numHost);
     this.stale = true;
     this.#emptyState();
     const now = performance.now();
@@ -102,7 +110,8 @@ class PagesLens {
   #tell() {
     const { picture } = this;
     if (!picture) return;
-    fillPagesTable(this.table, picture.after, this.frame.rows.map((row) => row.request), this.frame.isGone);
+    this.frame.tree?.show(picture.after);
+    fillPagesTable(this.table, picture.after, this.frame.rows.map((row) => row.request), this.frame.isGone, this.frame.tree);
     this.#cursorValue();
   }
 
@@ -142,9 +151,10 @@ class PagesLens {
   /** @param {PointerEvent} event */
   #point(event) {
     const { picture, ctx } = this;
-    const { selection, tile } = this.#hit(event);
+    const { selection, tile, host } = this.#hit(event);
     this.canvasBox.classList.toggle('pointing', selection !== null);
     ctx.ui.hover(selection);
+    if (picture && host !== null) return this.tip.show(event, hostText(picture.after, host));
     if (!picture || !selection) return this.tip.hide();
     const request = tile ? picture.after.requests.get(tile.request) : null;
     if (tile && request) this.tip.show(event, tileText(picture.after, tile, tile.gone ? this.#goneSince(request, tile.logical, tile.block) : null));
@@ -169,35 +179,66 @@ class PagesLens {
   /** @param {KeyboardEvent} event */
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const { pool } = this.frame;
+    const { pool, tree } = this.frame;
     if (!pool || !this.picture) return;
     /** @type {Record<string, number>} */
     const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -pool.columns, ArrowDown: pool.columns, Home: -1e9, End: 1e9 };
-    if (event.key in moves) this.#moveCursor(this.cursorBlock + moves[event.key]);
-    else if (event.key === 'Enter') this.ctx.ui.pin({ kind: 'block', block: this.cursorBlock });
+    if (event.key in moves && tree) this.#moveInTree(event.key);
+    else if (event.key in moves) this.#moveCursor(this.cursorBlock + moves[event.key]);
+    else if (event.key === 'Enter') this.#pin();
     else return;
     event.preventDefault();
     event.stopPropagation();
   }
 
-  /** @param {number} block */
+  #pin() {
+    const { picture, cursorBlock, ctx } = this;
+    const numBlocks = picture?.after.numBlocks ?? 0;
+    const owner = picture?.after.host.get(cursorBlock - numBlocks)?.requestId ?? null;
+    if (cursorBlock < numBlocks) ctx.ui.pin({ kind: 'block', block: cursorBlock });
+    else if (owner !== null) ctx.ui.pin({ kind: 'request', request: owner });
+  }
+
+  /** The node under the keys. */
+  #node() {
+    const tree = this.frame.tree;
+    return tree?.nodes.find((one) => one.key === this.cursorKey) ?? tree?.nodes.find((one) => one.blocks.includes(this.cursorBlock)) ?? tree?.nodes[0] ?? null;
+  }
+
+  /** @param {string} key */
+  #moveInTree(key) {
+    const { tree } = this.frame;
+    const node = this.#node();
+    if (!tree || !node) return;
+    const next = tree.moved(node, key);
+    this.cursorKey = next.key;
+    if (next.blocks.length > 0) this.cursorBlock = next.blocks[0];
+    this.ctx.ui.hover(next.blocks.length > 0 ? { kind: 'block', block: next.blocks[0] } : null);
+    this.#cursorValue();
+  }
+
+  /** Over the blocks of the pool, then those of the host tier. @param {number} block */
   #moveCursor(block) {
-    const last = (this.picture?.after.numBlocks ?? 1) - 1;
-    this.cursorBlock = Math.max(0, Math.min(last, block));
-    this.ctx.ui.hover({ kind: 'block', block: this.cursorBlock });
+    const numBlocks = this.picture?.after.numBlocks ?? 1;
+    this.cursorBlock = Math.max(0, Math.min(numBlocks + this.frame.numHost - 1, block));
+    this.cursorKey = '';
+    this.ctx.ui.hover(this.cursorBlock < numBlocks ? { kind: 'block', block: this.cursorBlock } : null);
     this.#cursorValue();
   }
 
   #cursorValue() {
-    const { picture, option, ctx } = this;
+    const { picture, option, ctx, frame } = this;
     if (!picture) return;
-    this.cursorBlock = Math.min(this.cursorBlock, picture.after.numBlocks - 1);
-    option.setAttribute('aria-posinset', String(this.cursorBlock + 1));
-    option.setAttribute('aria-setsize', String(picture.after.numBlocks));
+    const { after } = picture;
+    const node = frame.tree ? this.#node() : null;
+    this.cursorBlock = Math.min(this.cursorBlock, after.numBlocks + frame.numHost - 1);
+    const at = node && frame.tree ? frame.tree.nodes.indexOf(node) : this.cursorBlock;
+    option.setAttribute('aria-posinset', String(at + 1));
+    option.setAttribute('aria-setsize', String(frame.tree ? frame.tree.nodes.length : after.numBlocks + frame.numHost));
     const { pinned } = ctx.ui.selection;
     option.setAttribute('aria-selected', String(pinned?.kind === 'block' && pinned.block === this.cursorBlock));
-    const text = blockText(picture.after, this.cursorBlock);
-    if (option.textContent !== text) option.textContent = text;
+    const words = this.cursorBlock < after.numBlocks ? blockText(after, this.cursorBlock) : hostText(after, this.cursorBlock - after.numBlocks);
+    setText(option, node && frame.tree ? `${frame.tree.describe(after, node)}${node.blocks.length > 0 ? ` ${words}` : ''}` : words);
   }
 
   destroy() {

@@ -47,8 +47,9 @@ export function drawRowNames(context, palette, numBlocks, layout) {
 
 /** Blocks that the step touches. @param {PagesPicture} picture @returns {number[]} */
 export function changing(picture) {
-  return [...new Set([...picture.taken.keys(), ...picture.hit.keys(), ...picture.freed.keys(), ...picture.wrote.keys(), ...picture.evicted,
-    picture.before.free[0] ?? -1, picture.queueTaken[0] ?? -1, picture.after.free[0] ?? -1])].filter((block) => block >= 0);
+  return [...new Set([...picture.taken.keys(), ...picture.hit.keys(), ...picture.freed.keys(), ...picture.wrote.keys(), ...picture.evicted, ...picture.left,
+    picture.before.free[0] ?? -1, picture.middle.free[0] ?? -1, picture.after.free[0] ?? -1,
+    ...(picture.step?.forked ?? []).flatMap((event) => event.block_ids.map((block) => block ?? -1))])].filter((block) => block >= 0);
 }
 
 /** The head of the free queue as it stands now. @param {PagesPicture} picture @param {number} progress @returns {Set<number>} */

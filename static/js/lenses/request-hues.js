@@ -30,12 +30,18 @@ export function hueOutline(palette) {
 /**
  * A letter in its hue.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} requestId @param {string} letter
- * @param {number} x @param {number} y @param {number} width @param {number} height @param {boolean} over the request has ended
+ * @param {number} x @param {number} y @param {number} width @param {number} height
+ * @param {boolean|'waits'} over the request has ended; `waits`: it holds nothing now
  */
 export function drawBadge(context, palette, requestId, letter, x, y, width, height, over) {
   const radius = Math.min(6, width / 4);
   roundRect(context, x, y, width, height, radius);
-  if (over) {
+  if (over === 'waits') {
+    context.strokeStyle = hueOutline(palette) && requestId % NUM_HUES === 0 ? palette.css('request-outline') : hueOf(palette, requestId);
+    context.lineWidth = 2 * palette.px('mark');
+    roundRect(context, x + 1, y + 1, width - 2, height - 2, radius);
+    context.stroke();
+  } else if (over) {
     context.strokeStyle = palette.css('nobody');
     context.lineWidth = 1.5 * palette.px('mark');
     context.setLineDash([4, 3]);
@@ -60,6 +66,6 @@ export function drawBadge(context, palette, requestId, letter, x, y, width, heig
     roundRect(context, x + width * 0.2, y + height / 2 - size * 0.62, width * 0.6, size * 1.24, 3);
     context.fill();
   }
-  context.fillStyle = over ? palette.css('ink-2') : palette.css('on-request');
+  context.fillStyle = over ? palette.css(over === 'waits' ? 'ink' : 'ink-2') : palette.css('on-request');
   context.fillText(letter, x + width / 2, y + height / 2 + 0.5);
 }

@@ -2,6 +2,7 @@
 import { fitText, hatch, textWidth, useFont } from '../canvas.js';
 import { count, fill, percent } from '../text.js';
 import { fillHue, hueOf } from './request-hues.js';
+import { holesOf } from './slab.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -38,13 +39,22 @@ export function pagedUse(world, computed) {
       if (block < 0 || seen.has(block)) return;
       seen.add(block);
       own += 1;
-      filled += Math.max(0, Math.min(world.blockSize, computed(id) - logical * world.blockSize));
+      filled += filledBy(world, block, logical, computed);
     });
     numBlocks += own;
     if (own > 0) stretches.push({ request: id, start, filled, size: own * world.blockSize });
     start += own * world.blockSize;
   }
   return { stretches, numBlocks, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
+}
+
+/** Entries of a block: of the user that has come farthest. @param {World} world @param {number} block @param {number} logical @param {Computed} computed */
+function filledBy(world, block, logical, computed) {
+  let most = 0;
+  for (const id of world.unfinished) {
+    if (world.requests.get(id)?.table[logical] === block) most = Math.max(most, Math.min(world.blockSize, computed(id) - logical * world.blockSize));
+  }
+  return most;
 }
 
 /** @param {readonly Stretch[]} stretches @param {'size'|'filled'} what @returns {number} */
@@ -64,16 +74,39 @@ export function wasteOf({ reserved, filled }) {
  */
 export function drawSlabs(context, palette, area, heading, world, computed, slabs, capacity, stacked) {
   const small = palette.px('text-xs');
-  const slab = slabUse(slabs, computed);
+  const slab = slabUse(slabs, (id) => slabComputed(world, id, computed));
   const paged = pagedUse(world, computed);
   const y = area.y + heading;
   const barHeight = Math.round(small * 1.7);
   const letterOf = (/** @type {number} */ id) => world.requests.get(id)?.letter ?? '';
   bar(context, palette, area, y, barHeight, slab.stretches, capacity, letterOf);
+  if (slabs.slabs.length > 0) holes(context, palette, area, y, barHeight, slabs, capacity);
   const y2 = y + barHeight + Math.round(small * 0.7);
   bar(context, palette, area, y2, Math.round(barHeight * 0.8), paged.stretches, capacity, letterOf);
   const letters = slabs.refused.map((one) => letterOf(one.request)).join(', ');
   figures(context, palette, area, y2 + Math.round(barHeight * 0.8) + 6, slab.use, paged, letters, stacked);
+}
+
+/** Who was put out here would have kept its entries in a slab. @param {World} world @param {number} id @param {Computed} computed @returns {number} */
+export function slabComputed(world, id, computed) {
+  const request = world.requests.get(id);
+  const again = request && request.numPreemptions > 0 && request.tokens.length > request.promptLength;
+  return again ? Math.max(computed(id), request.tokens.length - 1) : computed(id);
+}
+
+/** What lies between the slabs, with its length. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y
+ * @param {number} height @param {SlabState} slabs @param {number} capacity */
+function holes(context, palette, area, y, height, slabs, capacity) {
+  const scale = area.width / Math.max(1, capacity);
+  useFont(context, palette.font('text-xs'));
+  context.fillStyle = palette.css('ink-3');
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  for (const { start, size } of holesOf(slabs, capacity)) {
+    const width = size * scale;
+    const text = [fill(texts.pages.hole, { n: count(size) }), count(size)].find((one) => textWidth(context, one) + 6 <= width);
+    if (text) context.fillText(text, area.x + start * scale + width / 2, y + height / 2 + 0.5);
+  }
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y @param {number} height
@@ -129,7 +162,9 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   if (refused !== '') {
     context.fillStyle = palette.css('warn');
     context.textAlign = 'right';
-    context.fillText(fitText(context, fill(t.refused, { letters: refused }), area.width * 0.36), area.x + area.width, y);
+    const limit = area.width * (stacked ? 1 : 0.34);
+    const text = t.refused.map((one) => fill(one, { letters: refused })).find((one) => textWidth(context, one) <= limit);
+    context.fillText(text ?? fitText(context, fill(t.refused[1], { letters: refused }), limit), area.x + area.width, stacked ? y + small * 1.3 : y);
     context.textAlign = 'left';
   }
   const [left, right] = [wasteOf(paged.use), wasteOf(slab)];
@@ -139,7 +174,7 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   const size = palette.px('text-figure');
   const one = left === null ? '' : fill(t.wastePaged, { percent: percent(left) });
   const two = right === null ? '' : fill(t.wasteSlab, { percent: percent(right) });
-  const top = stacked ? y + small * 1.6 : y + 2;
+  const top = stacked ? y + small * (refused === '' ? 1.6 : 2.9) : y + (refused === '' ? 2 : small * 0.9);
   if (stacked) {
     context.fillText(fitText(context, one, area.width), area.x, top);
     context.fillText(fitText(context, two, area.width), area.x, top + size * 1.25);

@@ -31,11 +31,23 @@ export function applyChange(state, change, capacity) {
   return { ...state, slabs };
 }
 
-/** Follows a log and answers for any seq. */
+/** Lengths of the holes between slabs and behind the last. @param {SlabState} state @param {number} capacity @returns {{start: number, size: number}[]} */
+export function holesOf({ slabs }, capacity) {
+  const holes = [];
+  let start = 0;
+  for (const slab of [...slabs, { start: capacity, size: 0 }]) {
+    if (slab.start > start) holes.push({ start, size: slab.start - start });
+    start = slab.start + slab.size;
+  }
+  return holes;
+}
+
+/** Follows a log and answers for any seq. `full`: each request reserves the model's whole context. */
 export class SlabHistory {
-  /** @param {Log} log */
-  constructor(log) {
+  /** @param {Log} log @param {boolean} [full] */
+  constructor(log, full = false) {
     this.log = log;
+    this.full = full;
     this.logId = log.logId;
     this.seen = log.firstSeq - 1;
     /** @type {Change[]} */
@@ -66,10 +78,23 @@ export class SlabHistory {
       const record = log.at(this.seen + 1);
       if (!record) break;
       const [seq, , event] = record;
-      if (event.type === 'request_added') this.sizes.set(event.request_id, event.token_ids.length + event.max_new_tokens);
-      else if (event.type === 'request_started') this.#add({ seq, request: event.request_id, size: this.sizes.get(event.request_id) ?? 0 });
+      if (event.type === 'request_added') this.sizes.set(event.request_id, this.#sizeOf(event));
+      else if (event.type === 'request_started' || event.type === 'request_forked') this.#start(seq, event.request_id);
       else if (event.type === 'request_finished') this.#add({ seq, request: event.request_id, size: 0 });
     }
+  }
+
+  /** @param {import('../events.d.ts').RequestAdded} event */
+  #sizeOf(event) {
+    const { header } = this.log;
+    return this.full && header ? header.model.max_positions : (event.num_prompt_tokens || event.token_ids.length) + event.max_new_tokens;
+  }
+
+  /** It may start again after it was put out here; a contiguous allocator never puts anybody out. @param {number} seq @param {number} request */
+  #start(seq, request) {
+    const { slabs, refused } = this.states[this.states.length - 1];
+    if ([...slabs, ...refused].some((one) => one.request === request)) return;
+    this.#add({ seq, request, size: this.sizes.get(request) ?? 0 });
   }
 
   /** @param {Change} change */

@@ -182,6 +182,15 @@ function footText(context, palette, box, view, text, pad) {
   return undefined;
 }
 
+/** From the fifth request on a chip has a dark band below, from the ninth on one above too: a pattern that leaves the letter readable.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} owner @param {number} x @param {number} y @param {number} width @param {number} height */
+function bands(context, palette, owner, x, y, width, height) {
+  const round = Math.floor(owner / 4) % 3;
+  context.fillStyle = palette.css('on-request');
+  if (round > 0) context.fillRect(x + 1, y + height - 2.5, width - 2, 1.5);
+  if (round > 1) context.fillRect(x + 1, y + 1, width - 2, 1.5);
+}
+
 /** Chips of the owners of a shared block, or how many they are. @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {readonly string[]} names @param {readonly number[]} owners @param {number} right @param {number} y @param {number} room */
 function letters(context, palette, names, owners, right, y, room) {
@@ -196,8 +205,9 @@ function letters(context, palette, names, owners, right, y, room) {
   names.forEach((name, index) => {
     const x = right - (names.length - index) * (size + 1.5);
     roundRect(context, x, y - size * 0.62, size, size * 1.2, 2.5);
-    fillHue(context, palette, owners[index]);
-    useFont(context, `700 ${size * 0.82}px ${palette.get('font-ui')}`);
+    fillHue(context, palette, owners[index], true);
+    bands(context, palette, owners[index], x, y - size * 0.62, size, size * 1.2);
+    useFont(context, `700 ${size * (name.length > 1 ? 0.6 : 0.82)}px ${palette.get('font-ui')}`);
     context.fillStyle = palette.css('on-request');
     context.textAlign = 'center';
     context.fillText(name, x + size / 2, y);
