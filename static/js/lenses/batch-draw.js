@@ -14,6 +14,9 @@ import { texts } from './texts.js';
 /** Where several steps share a column, what is rare is shown. @type {BatchState[]} */
 const RARE_FIRST = ['preempted', 'swapped', 'prefill', 'held', 'decode', 'waiting'];
 
+/** From this width on each decode step is a piece of its own. */
+const WIDE_CELL = 9;
+
 /** @param {BatchModel} model @param {BatchRequest} request @param {StepColumns} columns @param {number} column @returns {BatchState} */
 export function columnState(model, request, columns, column) {
   const [from, to] = columns.steps(column);
@@ -49,8 +52,8 @@ export function drawRow(context, palette, model, request, columns, space, top) {
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchRequest} request @param {BatchSpace} space @param {number} top */
 function badge(context, palette, request, space, top) {
   const size = Math.round(space.em * 1.8);
-  const y = space.wide ? top + (space.rowHeight - size) / 2 : top + 4;
-  drawBadge(context, palette, request.id, request.letter, space.wide ? 8 : space.x, y, size, size, request.end !== null);
+  const y = space.wide ? top + (space.rowHeight - size) / 2 : top + 2;
+  drawBadge(context, palette, request.id, request.letter, space.wide ? 8 : space.x, y, size, size, false);
 }
 
 /**
@@ -68,11 +71,13 @@ export function drawRun(context, palette, id, state, x, y, width, height, cell) 
     case 'prefill':
     case 'decode': {
       const tall = state === 'prefill' ? height : Math.max(4 * mark, Math.round(height * 0.34));
-      for (let at = x; at < x + width - 0.5; at += cell) {
+      const piece = state === 'decode' && cell < WIDE_CELL ? width : cell;
+      for (let at = x; at < x + width - 0.5; at += piece) {
+        const left = Math.round(at);
         context.beginPath();
-        context.rect(at, middle - tall / 2, Math.max(1, cell - gap), tall);
-        fillHue(context, palette, id, cell < 4);
-        outline(context, palette, cell);
+        context.rect(left, Math.round(middle - tall / 2), Math.max(1, Math.round(at + piece) - left - gap), tall);
+        fillHue(context, palette, id, piece < 4);
+        outline(context, palette, piece);
       }
       break;
     }
@@ -109,7 +114,7 @@ function hostSign(context, palette, x, y, width, height) {
   context.fillStyle = palette.css('ink');
   context.textAlign = 'center';
   context.textBaseline = 'middle';
-  const sign = [texts.batch.hostSign, '⇅'].find((text) => textWidth(context, text) + 6 <= width);
+  const sign = [texts.batch.hostSign, '⇅'].find((text) => textWidth(context, text) + 2 <= width);
   if (sign) context.fillText(sign, x + width / 2, y + height / 2);
 }
 
@@ -140,7 +145,7 @@ function chunkSizes(context, palette, model, request, columns, space, y) {
     if (state !== 'prefill') return;
     const step = request.firstStep + index;
     const text = String(model.step(step)?.chunks.find((chunk) => chunk.request_id === request.id)?.num_tokens ?? '');
-    if (textWidth(context, text) + 2 > columns.width || space.barHeight < space.em) return;
+    if (textWidth(context, text) > columns.width || space.barHeight < space.em) return;
     const x = columns.left(columns.columnOf(step)) + columns.width / 2 - 0.5;
     if (request.id >= 4) {
       context.fillStyle = hueOf(palette, request.id);
@@ -177,10 +182,12 @@ export function drawBranch(context, palette, x, from, to) {
   context.lineWidth = palette.px('mark');
   roundRect(context, x - 1.5, to - 1.5, 3, 3, 1);
   context.stroke();
+  context.setLineDash([2, 3]);
   context.beginPath();
   context.moveTo(x, from);
   context.lineTo(x, to - 2);
   context.stroke();
+  context.setLineDash([]);
 }
 
 /** Scales of the strips, the same for all rows. @param {Iterable<Latency>} latencies */

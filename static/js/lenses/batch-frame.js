@@ -12,6 +12,8 @@ import { batchSpace, StepColumns } from './batch-space.js';
 /** @typedef {import('./batch-space.js').BatchSpace} BatchSpace */
 
 const VEIL = 0.55;
+/** A column of this width is outlined when it is the current one. */
+const OUTLINED = 9;
 
 export class BatchFrame {
   /** @type {BatchSpace|null} */
@@ -69,7 +71,7 @@ export class BatchFrame {
     const latencies = new Map(rows.map((request) => [request.id, latencyOf(model, request)]));
     const scales = latencyScales(latencies.values());
     const index = new Map(rows.map((request, i) => [request.id, i]));
-    rows.forEach((request, i) => {
+    if (space.wide) rows.forEach((request, i) => {
       const parent = request.fork && index.get(request.fork.parent);
       if (parent === undefined || parent === null || request.firstStep > model.headStep) return;
       drawBranch(context, palette, columns.left(columns.columnOf(request.firstStep)), parent * space.rowHeight + space.barTop + space.barHeight / 2 - scrollTop, i * space.rowHeight + space.barTop + space.barHeight * 0.3 - scrollTop);
@@ -100,22 +102,9 @@ export class BatchFrame {
     const context = stacks.rows.clear('row-marks');
     const below = stacks.charts.clear('chart-marks');
     const rowsHeight = Math.min(stacks.rows.height, rows.length * space.rowHeight - scrollTop);
-    const now = columns.at(moment);
-    const end = columns.left(columns.count);
-    for (const [brush, height] of /** @type {const} */ ([[context, rowsHeight], [below, space.axisY]])) {
-      if (end - now > 0.5) {
-        brush.fillStyle = palette.css('ground', VEIL);
-        brush.fillRect(now, 0, end - now + space.em, height);
-      }
-      if (step > columns.base && step <= columns.base + columns.numSteps) {
-        const x = columns.left(columns.columnOf(step));
-        brush.strokeStyle = palette.css('now');
-        brush.lineWidth = palette.px('mark');
-        brush.strokeRect(x - 1, -4, Math.max(3, columns.width) + 1, height + (brush === context ? 8 : 3));
-        brush.fillStyle = palette.css('now');
-        if (now > x + 1 && now < x + columns.width - 1) brush.fillRect(now - 1, 0, 2 * palette.px('mark'), height);
-      }
-    }
+    if (space.wide) this.#moment(context, columns, moment, step, 0, rowsHeight);
+    else rows.forEach((_, i) => this.#moment(context, columns, moment, step, i * space.rowHeight - scrollTop + space.barTop, space.barHeight));
+    this.#moment(below, columns, moment, step, 0, space.axisY);
     const { shown } = ui;
     const chosen = rows.findIndex((request) => shown !== null && 'request' in shown && shown.request === request.id);
     if (chosen >= 0) {
@@ -132,6 +121,32 @@ export class BatchFrame {
     doubleOutline(context, columns.left(columns.columnOf(this.focus.step)), this.focus.row * space.rowHeight + space.barTop - scrollTop, Math.max(4, columns.width - 1), space.barHeight, {
       line: palette.css('selected'), gap: palette.css('selected-gap'), mark: palette.px('mark'),
     });
+  }
+
+  /** The future under a veil, and the current step: outlined where its column is wide enough, else a line with a notch.
+   * @param {CanvasRenderingContext2D} context @param {StepColumns} columns @param {number} moment @param {number} step @param {number} y @param {number} height */
+  #moment(context, columns, moment, step, y, height) {
+    const { palette } = this.ctx;
+    const now = columns.at(moment);
+    const end = columns.left(columns.count);
+    if (end - now > 0.5) {
+      context.fillStyle = palette.css('ground', VEIL);
+      context.fillRect(now, y - 2, end - now + (this.space?.em ?? 0) * 1.2, height + 2);
+    }
+    if (step <= columns.base || step > columns.base + columns.numSteps) return;
+    const mark = palette.px('mark');
+    context.fillStyle = context.strokeStyle = palette.css('now');
+    context.lineWidth = mark;
+    if (columns.width >= OUTLINED) {
+      context.strokeRect(columns.left(columns.columnOf(step)) - 1, y - 2, columns.width + 1, height + 4);
+      return;
+    }
+    context.fillRect(Math.round(now) - mark, y, 2 * mark, height);
+    context.beginPath();
+    context.moveTo(now - 4 * mark, y);
+    context.lineTo(now + 4 * mark, y);
+    context.lineTo(now, y + 5 * mark);
+    context.fill();
   }
 
   /** What stands under a point of the rows, or with `scrollTop` null of the charts. @param {number} x @param {number} y @param {number|null} scrollTop

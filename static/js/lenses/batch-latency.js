@@ -5,10 +5,10 @@
 /** @typedef {import('./batch-model.js').BatchStep} BatchStep */
 
 /**
- * `preempted` (computed again: `numTokens`) or `swapped` (moved: `bytes`), for request `by`, and `numSteps` without a
- * chunk; `held`: the budget was spent on others; `idle`: nobody stepped the engine for `us`; `prefill`: a chunk of
+ * `preempted` (computed again: `numTokens`) or `swapped` (moved: `bytes`), for request `by` (`own`: for its own
+ * next token), and `numSteps` without a chunk; `held`: the budget was spent on others; `idle`: nobody stepped the engine for `us`; `prefill`: a chunk of
  * request `by`, and `others` more requests; `moves`: blocks evicted, offloaded, fetched, copied; `none`.
- * @typedef {{kind: 'preempted'|'swapped', step: number, by: number, numTokens: number, bytes: number, numSteps: number}
+ * @typedef {{kind: 'preempted'|'swapped', step: number, by: number, own: boolean, numTokens: number, bytes: number, numSteps: number}
  *   | {kind: 'held', step: number, numSteps: number} | {kind: 'idle', step: number, us: number}
  *   | {kind: 'prefill', step: number, by: number, numTokens: number, others: number}
  *   | {kind: 'moves', step: number, moves: BatchStep['moves']} | {kind: 'none', step: number}} Cause
@@ -81,7 +81,7 @@ function preempted(request, steps) {
     numTokens += one.again.get(request.id) ?? 0;
     for (const swap of [...one.swappedOut, ...one.swappedIn]) if (swap.request_id === request.id) bytes += swap.num_bytes;
   }
-  return { kind: event.reason.code === 'swap' ? 'swapped' : 'preempted', step, by: event.reason.for_request_id, numTokens, bytes, numSteps: without(request, steps) };
+  return { kind: event.reason.code === 'swap' ? 'swapped' : 'preempted', step, by: event.reason.for_request_id, own: event.reason.for_request_id === request.id, numTokens, bytes, numSteps: without(request, steps) };
 }
 
 /** @param {BatchRequest} request @param {BatchStep[]} steps @returns {Cause|null} */

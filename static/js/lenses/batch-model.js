@@ -91,7 +91,7 @@ export class BatchModel {
     const firstStep = this.headStep + (this.open ? 2 : 1);
     /** @type {BatchRequest} */
     const request = {
-      id, letter: letterOf(id), prompt, promptLength, priority, fork: fork && { parent: fork.parent_id, position: fork.position }, addedUs, firstStep,
+      id, letter: letterOf(id), prompt: prompt === '' && fork ? this.requests.get(fork.parent_id)?.prompt ?? '' : prompt, promptLength, priority, fork: fork && { parent: fork.parent_id, position: fork.position }, addedUs, firstStep,
       endStep: Infinity, end: null, states: [], reached: 0, now, tokenUs: [], tokenStep: [], numSettled: 0,
     };
     this.requests.set(id, request);

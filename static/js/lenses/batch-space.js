@@ -26,15 +26,16 @@ export function batchSpace({ width, height, chartsRoom }, palette, numRows, host
   const stepsWidth = Math.max(40, width - x - (wide ? latencyWidth + gap : Math.round(em * 0.7)));
   const latencyX = x + stepsWidth + gap;
   const firstWidth = Math.round(em * 6.2);
-  const least = wide ? Math.max(target + 4, line * 2 + 6) : target + 6 + Math.round(em * 1.8) + line + 8;
+  const bar = Math.round(em * 1.6);
+  const least = wide ? Math.max(target + 4, line + em + 2) : target + bar + line + 6;
   const rowHeight = wide ? Math.round(clamp(height / Math.max(1, numRows), least, Math.max(least, (MAX_ROW / 12) * em))) : least;
-  const barTop = wide ? Math.round(rowHeight * 0.14) : target + 6;
-  const barHeight = wide ? Math.round(rowHeight * 0.72) : Math.round(em * 1.8);
-  const tall = chartsRoom > em * 30;
+  const barTop = wide ? Math.round(rowHeight * 0.14) : target + 1;
+  const barHeight = wide ? Math.round(rowHeight * 0.72) : bar;
+  const [budgetEm, poolEm] = chartsRoom > em * 32 ? [5.2, 3.4] : wide ? [3.6, 2.4] : [2.6, 1.5];
   const title = wide ? 0 : line;
   const heading = Math.round(em * 0.5);
-  const budget = { y: heading + title, height: Math.round(em * (tall ? 5.2 : 3.4)) };
-  const pool = { y: budget.y + budget.height + Math.round(em * 0.8) + title, height: Math.round(em * (tall ? 3.4 : 2.2)) };
+  const budget = { y: heading + title, height: Math.round(em * budgetEm) };
+  const pool = { y: budget.y + budget.height + Math.round(em * (wide ? 0.8 : 0.3)) + title, height: Math.round(em * poolEm) };
   const hostBand = host ? { y: pool.y + pool.height + Math.round(em * 0.4), height: Math.round(em * 1.1) } : null;
   const axisY = (hostBand ? hostBand.y + hostBand.height : pool.y + pool.height) + 4;
   return {
@@ -56,7 +57,7 @@ export class StepColumns {
     this.x = space.x;
     this.per = Math.max(1, Math.ceil((numSteps * MIN_COLUMN) / space.stepsWidth));
     this.count = Math.ceil(numSteps / this.per);
-    this.width = Math.min((MAX_COLUMN / 12) * space.em, space.stepsWidth / Math.max(1, numSteps / this.per));
+    this.width = Math.min((MAX_COLUMN / 12) * space.em, space.stepsWidth / Math.max(1, this.count));
   }
 
   /** Left edge of a column. @param {number} column */

@@ -22,8 +22,8 @@ export function time(us) {
 export function causeText(cause, length = 'long') {
   const words = t.cause;
   switch (cause.kind) {
-    case 'preempted': return fill(words.preempted[length], { by: letterOf(cause.by), n: count(cause.numTokens), step: cause.step, steps: steps(cause.numSteps) });
-    case 'swapped': return fill(words.swapped[length], { by: letterOf(cause.by), bytes: bytes(cause.bytes), step: cause.step, steps: steps(cause.numSteps) });
+    case 'preempted': return fill((cause.own ? words.preemptedOwn : words.preempted)[length], { by: letterOf(cause.by), n: count(cause.numTokens), step: cause.step, steps: steps(cause.numSteps) });
+    case 'swapped': return fill((cause.own ? words.swappedOwn : words.swapped)[length], { by: letterOf(cause.by), bytes: bytes(cause.bytes), step: cause.step, steps: steps(cause.numSteps) });
     case 'held': return fill(words.held[length], { steps: steps(cause.numSteps) });
     case 'idle': return fill(words.idle[length], { time: time(cause.us) });
     case 'prefill': {
@@ -43,7 +43,7 @@ function steps(n) {
 /** @param {BatchStep['moves']} moves @returns {string} */
 function movesText(moves) {
   const parts = [];
-  for (const name of /** @type {const} */ (['evicted', 'copied', 'offloaded', 'fetched', 'forgotten'])) if (moves[name] > 0) parts.push(fill(t.moves[name], { n: moves[name] }));
+  for (const name of /** @type {const} */ (['evicted', 'copied', 'offloaded', 'fetched', 'forgotten'])) if (moves[name] > 0) parts.push(moves[name] === 1 ? t.moves[name].one : fill(t.moves[name].many, { n: moves[name] }));
   if (moves.bytes > 0) parts.push(bytes(moves.bytes));
   return parts.join(', ');
 }
@@ -82,7 +82,7 @@ export function stateText(model, request, step) {
   const preemption = one?.preempted.find((event) => event.request_id === request.id)?.reason;
   if (preemption) {
     return fill(preemption.code === 'swap' ? t.did.swappedNow : t.did.preemptedNow, {
-      by: letterOf(preemption.for_request_id), needed: preemption.num_blocks_needed, free: preemption.num_free, n: count(preemption.num_lost_tokens),
+      by: preemption.for_request_id === request.id ? t.itself : letterOf(preemption.for_request_id), needed: preemption.num_blocks_needed, free: preemption.num_free, n: count(preemption.num_lost_tokens),
     });
   }
   const blocked = one?.blocked?.request_id === request.id ? one.blocked : null;
@@ -100,7 +100,7 @@ export function stepText(model, step) {
   const decode = one.chunks.filter((chunk) => chunk.kind === 'decode').map((chunk) => letterOf(chunk.request_id));
   for (const chunk of one.chunks) if (chunk.kind === 'prefill') parts.push(fill(t.prefills, { letter: letterOf(chunk.request_id), n: count(chunk.num_tokens) }));
   if (decode.length > 0) parts.push(fill(decode.length === 1 ? t.decodesOne : t.decodes, { letters: decode.join(' ') }));
-  for (const event of one.preempted) parts.push(fill(event.reason.code === 'swap' ? t.wasSwapped : t.wasPreempted, { letter: letterOf(event.request_id), by: letterOf(event.reason.for_request_id) }));
+  for (const event of one.preempted) parts.push(fill(event.reason.code === 'swap' ? t.wasSwapped : t.wasPreempted, { letter: letterOf(event.request_id), by: event.reason.for_request_id === event.request_id ? t.itself : letterOf(event.reason.for_request_id) }));
   if (one.blocked) parts.push(fill(t.waits, { letter: letterOf(one.blocked.request_id), why: fill(t.blocked[one.blocked.code], { needed: one.blocked.num_blocks_needed ?? '', free: one.blocked.num_free ?? '' }) }));
   return parts.join(' · ');
 }

@@ -135,7 +135,7 @@ class BatchLens {
     place(this.budgetLabel, space.budget);
     place(this.poolLabel, space.pool);
     const budget = one && (one.budget === null ? String(one.numTokens) : fill(t.of, { n: one.numTokens, all: one.budget }));
-    label(this.budgetLabel, t.tokens, budget, '');
+    label(this.budgetLabel, t.tokens, budget, space.wide && one?.budget ? t.budgetDashed : '');
     label(this.poolLabel, t.pool, one && fill(t.of, { n: one.used, all: numBlocks }), one ? fill(t.cachedToo, { n: one.cached }) : '');
     this.hostLabel.hidden = !space.host;
     if (space.host) {
