@@ -187,7 +187,7 @@ def after(*more: Any) -> list[Any]:
             [{"kind": "prefill", "by": 1, "numTokens": 30, "step": 7, "others": 0}],
         ),
         ([(60_000, 99_000, [(0, "decode", 1)], [])], [{"kind": "none", "step": 7}]),
-        ([(160_000, 169_000, [(0, "decode", 1)], [])], [{"kind": "idle", "step": 7, "us": 101_000}]),
+        ([(160_000, 169_000, [(0, "decode", 1)], [])], [{"kind": "idle", "step": 7, "us": 101_000, "measured": None}]),
         (
             [
                 (60_000, 69_000, [(1, "prefill", 2)], [preempted("recompute")]),

@@ -22,15 +22,19 @@ export function fullest(model, columns, column) {
   return best;
 }
 
-/** @param {BatchModel} model @returns {{budget: number|null, most: number}} the budget, and the top of the scale */
+/** A budget this many times what any step spent would make the bars flat, so it stands beside the scale. */
+const FAR = 3;
+
+/** @param {BatchModel} model @returns {{budget: number|null, most: number, far: boolean}} the budget, the top of the scale, and whether the budget lies beyond */
 export function budgetScale(model) {
   let most = 1;
   let budget = null;
   for (const step of model.steps) {
-    most = Math.max(most, step.numTokens, step.budget ?? 0);
+    most = Math.max(most, step.numTokens);
     budget = step.budget ?? budget;
   }
-  return { budget, most };
+  const far = budget !== null && budget > FAR * most;
+  return { budget, far, most: far ? most * 1.3 : Math.max(most, budget ?? 0) };
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model @param {StepColumns} columns @param {BatchSpace} space */
@@ -65,22 +69,22 @@ export function drawBudget(context, palette, model, columns, space) {
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model @param {StepColumns} columns @param {BatchSpace} space @param {number} most */
 function budgetLine(context, palette, model, columns, space, most) {
   const { y, height } = space.budget;
-  const { budget } = budgetScale(model);
+  const { budget, far } = budgetScale(model);
   if (budget === null) return;
-  const at = Math.round(y + height * (1 - budget / most)) + 0.5;
+  const at = far ? y : Math.round(y + height * (1 - budget / most)) + 0.5;
   context.strokeStyle = palette.css('ink');
   context.lineWidth = palette.px('mark');
   context.setLineDash([6, 4]);
   context.beginPath();
   context.moveTo(space.x, at);
   context.lineTo(space.x + space.stepsWidth, at);
-  context.stroke();
+  if (!far) context.stroke();
   context.setLineDash([]);
-  const text = fill(texts.batch.budgetLine, { n: count(budget) });
+  const text = fill(far ? texts.batch.budgetFar : texts.batch.budgetLine, { n: count(budget) });
   useFont(context, palette.font('text-xs'));
   const width = textWidth(context, text);
   const x = space.x + space.stepsWidth - width;
-  if (columns.left(columns.count) > x - 8) return;
+  if (!far && columns.left(columns.count) > x - 8) return;
   context.fillStyle = palette.css('ink-2');
   context.textAlign = 'left';
   context.textBaseline = 'top';
@@ -90,6 +94,7 @@ function budgetLine(context, palette, model, columns, space, most) {
 /** In use, and above it free but still cached; the frame is the whole pool. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model @param {StepColumns} columns
  * @param {BatchSpace} space @param {number} numBlocks @param {number} numHost */
 export function drawPoolFill(context, palette, model, columns, space, numBlocks, numHost) {
+  if (!space.pool) return;
   const { y, height } = space.pool;
   for (let column = 0; column < columns.count; column++) {
     const [, last] = columns.steps(column);

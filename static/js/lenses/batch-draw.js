@@ -52,7 +52,7 @@ export function drawRow(context, palette, model, request, columns, space, top) {
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchRequest} request @param {BatchSpace} space @param {number} top */
 function badge(context, palette, request, space, top) {
   const size = Math.round(space.em * 1.8);
-  const y = space.wide ? top + (space.rowHeight - size) / 2 : top + 2;
+  const y = top + ((space.wide ? space.rowHeight : space.labelHeight) - size) / 2;
   drawBadge(context, palette, request.id, request.letter, space.wide ? 8 : space.x, y, size, size, false);
 }
 
@@ -208,7 +208,7 @@ export function latencyScales(latencies) {
   return { first, low, high, place: (/** @type {number} */ us) => (high > low ? Math.log(Math.max(us, low) / low) / span : 0.5) };
 }
 
-/** A bar for the time to the first token; a stroke for each time between two, the median long, the worst ringed.
+/** A bar for the time to the first token; a stroke for each time between two, the median long, the worst a ringed dot.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Latency} latency @param {ReturnType<typeof latencyScales>} scales @param {BatchSpace} space @param {number} top */
 export function drawLatency(context, palette, latency, scales, space, top) {
   if (!space.latency) return;
@@ -230,12 +230,13 @@ export function drawLatency(context, palette, latency, scales, space, top) {
   context.fillStyle = palette.css('ink');
   const mark = palette.px('mark');
   if (latency.medianUs !== null) context.fillRect(at(latency.medianUs) - mark, y - 2, 2 * mark, height + 4);
-  if (!latency.worst || latency.spikes.length === 0) return;
+  const told = latency.worstAtWork ?? (latency.spikes.length > 0 ? latency.worst : null);
+  if (!told) return;
   context.strokeStyle = palette.css('ink');
   context.fillStyle = palette.css('mark-eviction');
   context.lineWidth = mark;
   context.beginPath();
-  context.arc(at(latency.worst.us), y + height / 2, height / 2 + mark, 0, 7);
+  context.arc(at(told.us), y + height / 2, height / 2 + mark, 0, 7);
   context.fill();
   context.stroke();
 }

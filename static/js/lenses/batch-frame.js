@@ -34,7 +34,7 @@ export class BatchFrame {
     this.stacks = stacks;
   }
 
-  /** @param {{width: number, height: number, chartsRoom: number}} size @param {readonly BatchRequest[]} rows @param {number} numHost @returns {BatchSpace} */
+  /** @param {{width: number, height: number}} size @param {readonly BatchRequest[]} rows @param {number} numHost @returns {BatchSpace} */
   layout(size, rows, numHost) {
     this.rows = rows;
     this.numHost = numHost;
@@ -155,7 +155,7 @@ export class BatchFrame {
     const { space, columns, rows } = this;
     if (!space || !columns) return { row: -1, step: null, part: null };
     const step = x < space.x + space.stepsWidth ? columns.stepAt(x) : null;
-    if (scrollTop === null) return { row: -1, step, part: step === null ? null : y < space.pool.y - 4 ? 'budget' : 'pool' };
+    if (scrollTop === null) return { row: -1, step, part: step === null ? null : !space.pool || y < space.pool.y - 4 ? 'budget' : 'pool' };
     const row = Math.floor((y + scrollTop) / space.rowHeight);
     if (row >= rows.length) return { row: -1, step: null, part: null };
     const inBar = space.wide || Math.abs(y + scrollTop - row * space.rowHeight - space.barTop - space.barHeight / 2) < space.barHeight;

@@ -6,18 +6,19 @@
 
 /**
  * `preempted` (computed again: `numTokens`) or `swapped` (moved: `bytes`), for request `by` (`own`: for its own
- * next token), and `numSteps` without a chunk; `held`: the budget was spent on others; `idle`: nobody stepped the engine for `us`; `prefill`: a chunk of
+ * next token), and `numSteps` without a chunk; `held`: the budget was spent on others; `idle`: the
+ * engine stood still for `us`, perhaps because a miss was `measured`; `prefill`: a chunk of
  * request `by`, and `others` more requests; `moves`: blocks evicted, offloaded, fetched, copied; `none`.
  * @typedef {{kind: 'preempted'|'swapped', step: number, by: number, own: boolean, numTokens: number, bytes: number, numSteps: number}
- *   | {kind: 'held', step: number, numSteps: number} | {kind: 'idle', step: number, us: number}
+ *   | {kind: 'held', step: number, numSteps: number} | {kind: 'idle', step: number, us: number, measured: number|null}
  *   | {kind: 'prefill', step: number, by: number, numTokens: number, others: number}
  *   | {kind: 'moves', step: number, moves: BatchStep['moves']} | {kind: 'none', step: number}} Cause
  */
 
 /** The `index`-th token came `us` after the one before it, in `step`. @typedef {{index: number, us: number, step: number, causes: Cause[]}} Spike */
 
-/** `idleShare`: how much of the time from its coming to its last token nobody stepped the engine.
- * @typedef {{firstUs: number|null, intervals: number[], medianUs: number|null, worst: Spike|null, spikes: Spike[]}} Latency */
+/** `worstAtWork`: the longest spike that was not for standing still.
+ * @typedef {{firstUs: number|null, intervals: number[], medianUs: number|null, worst: Spike|null, worstAtWork: Spike|null, spikes: Spike[]}} Latency */
 
 const SPIKE_FACTOR = 1.8;
 const SPIKE_US = 20_000;
@@ -41,8 +42,10 @@ export function latencyOf(model, request) {
     if (worst < 0 || us > intervals[worst]) worst = i;
     if (medianUs !== null && us > SPIKE_FACTOR * medianUs && us > SPIKE_US) spikes.push(spike(model, request, i + 1, us, medianUs));
   });
+  let atWork = /** @type {Spike|null} */ (null);
+  for (const one of spikes) if (one.causes[0].kind !== 'idle' && (!atWork || one.us > atWork.us)) atWork = one;
   const latency = {
-    firstUs: numSettled > 0 && addedUs !== null ? tokenUs[0] - addedUs : null, intervals, medianUs, spikes,
+    worstAtWork: atWork, firstUs: numSettled > 0 && addedUs !== null ? tokenUs[0] - addedUs : null, intervals, medianUs, spikes,
     worst: worst < 0 ? null : spikes.find((one) => one.index === worst + 1) ?? { index: worst + 1, us: intervals[worst], step: request.tokenStep[worst + 1], causes: [] },
   };
   known.set(request, { settled: numSettled, latency });
@@ -100,7 +103,7 @@ function without(request, steps) {
 function idle(model, steps, us, medianUs) {
   if (steps.length !== 1) return null;
   const gap = idleBefore(model, steps[0]);
-  return gap > us / 2 && gap > medianUs ? { kind: 'idle', step: steps[0].step, us: gap } : null;
+  return gap > us / 2 && gap > medianUs ? { kind: 'idle', step: steps[0].step, us: gap, measured: steps[0].measured } : null;
 }
 
 /** @param {BatchModel} model @param {BatchStep} step @returns {number} microseconds between the end of the step before and its start */
@@ -130,7 +133,7 @@ function moves(steps) {
   return { kind: 'moves', step: steps[steps.length - 1].step, moves: sum };
 }
 
-/** How much of the time between the first start of a step and the last end nobody stepped the engine. @param {BatchModel} model @returns {number} 0-1 */
+/** How much of the time between the first start of a step and the last end the engine stood still. @param {BatchModel} model @returns {number} 0-1 */
 export function idleShare(model) {
   const { steps } = model;
   if (steps.length < 2) return 0;

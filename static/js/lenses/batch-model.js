@@ -22,9 +22,9 @@ import { letterOf } from '../state.js';
  */
 
 /**
- * `again`: tokens that were computed once more, by request.
+ * `again`: tokens that were computed once more, by request. `measured`: of which request a miss was measured before the step.
  * @typedef {{step: number, startUs: number, endUs: number, budget: number|null, chunks: readonly Chunk[], numTokens: number,
- *   blocked: import('../events.d.ts').Blocked|null, used: number, cached: number, host: number, again: Map<number, number>,
+ *   blocked: import('../events.d.ts').Blocked|null, used: number, cached: number, host: number, again: Map<number, number>, measured: number|null,
  *   preempted: RequestPreempted[], swappedOut: BlocksSwappedOut[], swappedIn: BlocksSwappedIn[],
  *   moves: {evicted: number, offloaded: number, fetched: number, copied: number, forgotten: number, bytes: number}}} BatchStep
  */
@@ -49,6 +49,8 @@ export class BatchModel {
   host = new Map();
   /** The step that is under way. @type {BatchStep|null} */
   open = null;
+  /** The request whose miss was measured since the last step. @type {number|null} */
+  measured = null;
   /** Goes up with every change. */
   version = 0;
 
@@ -63,7 +65,7 @@ export class BatchModel {
     const numBlocks = log.header?.pool.num_blocks ?? 0;
     Object.assign(this, {
       records: log.records, read: 0, base: log.baseStep, steps: [], requests: new Map(), live: new Set(), refCount: new Int32Array(numBlocks),
-      hashed: new Uint8Array(numBlocks), used: 0, cached: 0, host: new Map(), open: null,
+      hashed: new Uint8Array(numBlocks), used: 0, cached: 0, host: new Map(), open: null, measured: null,
     });
     this.version += 1;
     this.#resume(log.checkpoint);
@@ -147,7 +149,11 @@ export class BatchModel {
         }
         break;
       case 'request_reprioritised': if (request) request.priority = event.priority; break;
-      case 'step_started': this.open = blankStep(event.step, us); break;
+      case 'step_started':
+        this.open = blankStep(event.step, us, this.measured);
+        this.measured = null;
+        break;
+      case 'miss_measured': this.measured = event.request_id; break;
       case 'step_scheduled': this.#scheduled(event); break;
       case 'step_finished': this.#stepFinished(us); break;
       case 'request_started': if (request) request.now = 'held'; break;
@@ -275,10 +281,10 @@ export class BatchModel {
   }
 }
 
-/** @param {number} step @param {number} us @returns {BatchStep} */
-function blankStep(step, us) {
+/** @param {number} step @param {number} us @param {number|null} measured @returns {BatchStep} */
+function blankStep(step, us, measured) {
   return {
-    step, startUs: us, endUs: us, budget: null, chunks: [], numTokens: 0, blocked: null, used: 0, cached: 0, host: 0, again: new Map(),
+    step, startUs: us, endUs: us, budget: null, chunks: [], numTokens: 0, blocked: null, used: 0, cached: 0, host: 0, again: new Map(), measured,
     preempted: [], swappedOut: [], swappedIn: [], moves: { evicted: 0, offloaded: 0, fetched: 0, copied: 0, forgotten: 0, bytes: 0 },
   };
 }

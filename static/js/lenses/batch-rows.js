@@ -112,6 +112,6 @@ export function placesOf(space) {
     '--label-left': px(space.wide ? badge : space.x + badge), '--label-width': px(space.wide ? space.label - badge : space.width - 2 * space.x - badge),
     '--first-left': px(space.latency ? space.latency.x : space.x), '--first-width': px(space.latency ? space.latency.firstWidth : space.em * 10),
     '--rest-left': px(space.latency ? space.latency.restX : space.x + space.em * 10.5), '--rest-width': px(space.latency ? space.latency.restWidth : space.width - 2 * space.x - space.em * 10.5),
-    '--bar-bottom': px(space.barTop + space.barHeight),
+    '--label-height': px(space.wide ? space.rowHeight : space.labelHeight), '--bar-bottom': px(space.barTop + space.barHeight),
   };
 }

@@ -3,45 +3,55 @@ import { clamp } from '../canvas.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
 
-/** `from` and `width` of the columns that stand for steps; `latency` is where the strips stand, or null when they are a line of text.
- * @typedef {{wide: boolean, em: number, width: number, label: number, x: number, stepsWidth: number, latency: {x: number, firstWidth: number, restX: number, restWidth: number}|null,
- *   rowHeight: number, barTop: number, barHeight: number, budget: {y: number, height: number}, pool: {y: number, height: number}, host: {y: number, height: number}|null, axisY: number, chartsHeight: number}} BatchSpace */
+/** `stepsWidth` from `x` on is where the steps stand; `latency` is where the strips stand, or null when they are a line of text.
+ * @typedef {{wide: boolean, em: number, width: number, label: number, labelHeight: number, x: number, stepsWidth: number,
+ *   latency: {x: number, firstWidth: number, restX: number, restWidth: number}|null, rowHeight: number, barTop: number, barHeight: number,
+ *   budget: Band, pool: Band|null, host: Band|null, axisY: number, chartsHeight: number}} BatchSpace */
+/** @typedef {{y: number, height: number}} Band */
 
 const WIDE = 780;
-const MAX_ROW = 60;
+const MAX_ROW = 64;
+/** A narrow picture lower than this leaves out the pool. */
+const LOW = 23;
 
 /**
- * @param {{width: number, height: number, chartsRoom: number}} size of the rows' box, and of the whole picture
+ * @param {{width: number, height: number}} size of the rows' box across, and of the whole picture down
  * @param {Palette} palette @param {number} numRows @param {boolean} host @returns {BatchSpace}
  */
-export function batchSpace({ width, height, chartsRoom }, palette, numRows, host) {
+export function batchSpace({ width, height }, palette, numRows, host) {
   const em = palette.px('text-xs');
-  const target = Math.max(24, palette.px('target') - 4);
   const wide = width >= (WIDE / 12) * em;
+  const labelHeight = Math.max(24, palette.px('target') - 4) + 2;
   const line = Math.round(em * 1.5);
-  const label = wide ? Math.round(clamp(width * 0.25, em * 16, em * 23)) : 0;
   const gap = Math.round(em);
+  const label = wide ? Math.round(clamp(width * 0.25, em * 16, em * 23)) : 0;
   const latencyWidth = wide ? Math.round(clamp(width * 0.34, em * 21, em * 36)) : 0;
   const x = wide ? label + gap : Math.round(em * 0.7);
   const stepsWidth = Math.max(40, width - x - (wide ? latencyWidth + gap : Math.round(em * 0.7)));
   const latencyX = x + stepsWidth + gap;
   const firstWidth = Math.round(em * 6.2);
   const bar = Math.round(em * 1.6);
-  const least = wide ? Math.max(target + 4, line + em + 2) : target + bar + line + 6;
-  const rowHeight = wide ? Math.round(clamp(height / Math.max(1, numRows), least, Math.max(least, (MAX_ROW / 12) * em))) : least;
-  const barTop = wide ? Math.round(rowHeight * 0.14) : target + 1;
-  const barHeight = wide ? Math.round(rowHeight * 0.72) : bar;
-  const [budgetEm, poolEm] = chartsRoom > em * 32 ? [5.2, 3.4] : wide ? [3.6, 2.4] : [2.6, 1.5];
+  const least = wide ? Math.max(labelHeight + 2, line + em + 2) : labelHeight + bar + line + 5;
+  const pool = wide || height >= LOW * em;
+  const sizes = wide ? [4.4, 2.8] : [2.6, 1.5];
+  const fixed = line * (wide ? 1.2 : 2.6) + em * (1.6 + sizes[0] + (pool ? sizes[1] : 0) + (host ? 1.5 : 0));
+  const room = height - fixed - (wide ? em * 1.6 : 0);
+  const rowHeight = wide ? Math.floor(clamp(room / Math.max(1, numRows), least, Math.max(least, (MAX_ROW / 12) * em))) : least;
+  const spare = wide ? clamp((room - numRows * rowHeight) / em - 4, 0, 8) : 0;
   const title = wide ? 0 : line;
-  const heading = Math.round(em * 0.5);
-  const budget = { y: heading + title, height: Math.round(em * budgetEm) };
-  const pool = { y: budget.y + budget.height + Math.round(em * (wide ? 0.8 : 0.3)) + title, height: Math.round(em * poolEm) };
-  const hostBand = host ? { y: pool.y + pool.height + Math.round(em * 0.4), height: Math.round(em * 1.1) } : null;
-  const axisY = (hostBand ? hostBand.y + hostBand.height : pool.y + pool.height) + 4;
+  const budget = { y: Math.round(em * 0.5) + title, height: Math.round(em * (sizes[0] + spare * 0.6)) };
+  let below = budget.y + budget.height;
+  const band = (/** @type {number} */ space, /** @type {number} */ tall) => {
+    const y = below + Math.round(em * space);
+    below = y + Math.round(em * tall);
+    return { y, height: Math.round(em * tall) };
+  };
+  const poolBand = pool ? band((wide ? 0.8 : 0.3) + title / em, sizes[1] + spare * 0.4) : null;
+  const hostBand = pool && host ? band(0.4, 1.1) : null;
   return {
-    wide, em, width, label, x, stepsWidth, rowHeight, barTop, barHeight, budget, pool, host: hostBand, axisY,
+    wide, em, width, label, labelHeight, x, stepsWidth, rowHeight, barTop: wide ? Math.round(rowHeight * 0.14) : labelHeight, barHeight: wide ? Math.round(rowHeight * 0.72) : bar,
+    budget, pool: poolBand, host: hostBand, axisY: below + 4, chartsHeight: below + 8 + line,
     latency: wide ? { x: latencyX, firstWidth, restX: latencyX + firstWidth + gap, restWidth: Math.max(40, latencyWidth - firstWidth - gap * 1.5) } : null,
-    chartsHeight: axisY + line + 4,
   };
 }
 

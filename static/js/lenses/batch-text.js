@@ -25,7 +25,7 @@ export function causeText(cause, length = 'long') {
     case 'preempted': return fill((cause.own ? words.preemptedOwn : words.preempted)[length], { by: letterOf(cause.by), n: count(cause.numTokens), step: cause.step, steps: steps(cause.numSteps) });
     case 'swapped': return fill((cause.own ? words.swappedOwn : words.swapped)[length], { by: letterOf(cause.by), bytes: bytes(cause.bytes), step: cause.step, steps: steps(cause.numSteps) });
     case 'held': return fill(words.held[length], { steps: steps(cause.numSteps) });
-    case 'idle': return fill(words.idle[length], { time: time(cause.us) });
+    case 'idle': return fill((cause.measured === null ? words.idle : words.measured)[length], { time: time(cause.us), letter: letterOf(cause.measured ?? 0) });
     case 'prefill': {
       const text = fill(words.prefill[length], { by: letterOf(cause.by), n: count(cause.numTokens), step: cause.step });
       return cause.others > 0 ? fill(words.prefillMore, { text, n: cause.others }) : text;
@@ -53,6 +53,8 @@ export function restText(latency) {
   const { medianUs, worst, spikes } = latency;
   if (medianUs === null || !worst) return t.none;
   const values = { median: time(medianUs), worst: time(worst.us) };
+  const { worstAtWork } = latency;
+  if (worstAtWork && worstAtWork !== worst) return fill(t.restStill, { ...values, worst: time(worstAtWork.us), cause: causeText(worstAtWork.causes[0], 'short'), still: time(worst.us) });
   if (latency.intervals.length === 1) return fill(t.restOne, values);
   return spikes.length > 0 && worst.causes.length > 0 ? fill(t.restWorst, { ...values, cause: causeText(worst.causes[0], 'short') }) : fill(t.restCalm, values);
 }

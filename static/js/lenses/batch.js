@@ -4,14 +4,13 @@
  */
 import { CanvasStack, SizeWatch, clamp } from '../canvas.js';
 import { h, replace, setText } from '../dom.js';
-import { percent, fill } from '../text.js';
+import { fill, percent } from '../text.js';
 import { BatchFrame } from './batch-frame.js';
-import { idleShare } from './batch-latency.js';
+import { idleShare, latencyOf } from './batch-latency.js';
 import { BatchModel } from './batch-model.js';
 import { BatchRows, placesOf } from './batch-rows.js';
 import { batchLegend } from './batch-legend.js';
 import { cellText, describeBatch, fillBatchTable, latencyText, poolText, stepText } from './batch-text.js';
-import { latencyOf } from './batch-latency.js';
 import { texts } from './texts.js';
 import { Tip } from './tip.js';
 
@@ -103,7 +102,7 @@ class BatchLens {
     const all = [...model.requests.values()];
     this.rows = all.length > MAX_ROWS ? all.filter((request, index) => request.end === null || index >= all.length - MAX_ROWS).slice(-MAX_ROWS) : all;
     const numHost = header.pool.num_host_blocks ?? 0;
-    const space = this.frame.layout({ width: this.scroll.clientWidth, height: this.scroll.clientHeight, chartsRoom: this.sizes[1].height }, this.rows, numHost);
+    const space = this.frame.layout({ width: this.scroll.clientWidth, height: this.sizes[1].height }, this.rows, numHost);
     const listens = header.capabilities.includes('commands');
     this.add.hidden = !listens;
     this.list.update(model, this.rows, space, listens);
@@ -127,7 +126,9 @@ class BatchLens {
     if (!space) return;
     const one = this.model.step(this.step);
     const numBlocks = log.header?.pool.num_blocks ?? 0;
-    const place = (/** @type {HTMLElement} */ label, /** @type {{y: number, height: number}} */ chart) => {
+    const place = (/** @type {HTMLElement} */ label, /** @type {{y: number, height: number}|null} */ chart) => {
+      label.hidden = chart === null;
+      if (!chart) return;
       label.style.top = `${space.wide ? chart.y - 2 : chart.y - Math.round(space.em * 1.5) - 1}px`;
       label.style.left = `${space.wide ? 8 : space.x}px`;
       label.style.width = `${space.wide ? space.label - 8 : space.width - 2 * space.x}px`;
@@ -137,12 +138,8 @@ class BatchLens {
     const budget = one && (one.budget === null ? String(one.numTokens) : fill(t.of, { n: one.numTokens, all: one.budget }));
     label(this.budgetLabel, t.tokens, budget, space.wide && one?.budget ? t.budgetDashed : '');
     label(this.poolLabel, t.pool, one && fill(t.of, { n: one.used, all: numBlocks }), one ? fill(t.cachedToo, { n: one.cached }) : '');
-    this.hostLabel.hidden = !space.host;
-    if (space.host) {
-      place(this.hostLabel, space.host);
-      if (!space.wide) this.hostLabel.hidden = true;
-      label(this.hostLabel, t.host, one && fill(t.of, { n: one.host, all: numHost }), '');
-    }
+    place(this.hostLabel, space.wide ? space.host : null);
+    label(this.hostLabel, t.host, one && fill(t.of, { n: one.host, all: numHost }), '');
     this.now.hidden = !space.latency;
     if (space.latency) {
       this.now.style.left = `${space.latency.x}px`;
