@@ -15,7 +15,7 @@ from kvviz.frames import encode_pack
 from tests.browser import Watched, open_browser, static_root
 from tests.page_logs import make_log
 
-LENSES = ("cache", "attention", "pages")
+LENSES = ("cache", "attention", "pages", "batch")
 
 HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>lenses</title>
 <link rel="stylesheet" href="/static/css/tokens.css"><link rel="stylesheet" href="/static/css/base.css">
@@ -515,7 +515,7 @@ def test_empty_lenses_say_what_would_fill_them(page: Any, log: Any, lens: str) -
     page.evaluate("draw()")
     empty = page.locator(".lens-empty")
     assert empty.is_visible()
-    empty.get_by_role("button").click()
+    empty.get_by_role("button").last.click()
     assert page.evaluate("ui.drawerOpen") is True
 
 
@@ -533,6 +533,10 @@ def test_the_picture_is_also_words_and_reachable_by_keys(page: Any, log: Any, le
     assert page.evaluate("window.leaked") is None
     pinned = page.evaluate("ui.selection.pinned")
     assert pinned is not None
+    if lens == "batch":
+        assert pinned["kind"] == "request"
+        assert page.evaluate("timeline.position") == 11
+        return
     assert page.evaluate("timeline.position") == 9
     if lens == "pages":
         assert pinned["kind"] == "block"

@@ -8,6 +8,9 @@ import { SPEEDS } from './timeline.js';
 /** @typedef {import('./types.d.ts').Ctx} Ctx */
 /** @typedef {import('./transport.js').Transport} Transport */
 
+/** A branch at the end of an answer goes on for so many tokens. */
+const BRANCH_TOKENS = 16;
+
 export class Actions {
   /** @param {Ctx} ctx @param {Transport} transport */
   constructor(ctx, transport) {
@@ -55,6 +58,18 @@ export class Actions {
     }
   }
 
+  /** Branch off a request: its tokens before `position`, then this one; null samples it again. The branch is shown, at the head.
+   * @param {import('./types.d.ts').Request} request @param {number} position @param {number|null} tokenId */
+  async fork(request, position, tokenId) {
+    const used = position - request.promptLength + 1;
+    const more = used >= request.maxNewTokens ? { max_new_tokens: used + BRANCH_TOKENS } : {};
+    const result = await this.command({ command: 'fork', request_id: request.id, position, token_id: tokenId, ...more });
+    if (result === null) return;
+    this.ctx.ui.clear();
+    this.ctx.ui.set({ requestId: result.request_id });
+    this.ctx.timeline.pin();
+  }
+
   /** Play has come to the head: from here on a live log is followed. */
   #reachedHead() {
     const { timeline, log } = this.ctx;
@@ -89,6 +104,12 @@ export class Actions {
       return;
     }
     this.ctx.timeline.pin(false);
+    this.#sendRate();
+    void this.command({ command: 'play' });
+  }
+
+  /** A scenario has begun: the engine goes on at this window's speed, until its work ends. */
+  playScenario() {
     this.#sendRate();
     void this.command({ command: 'play' });
   }

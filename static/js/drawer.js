@@ -1,7 +1,10 @@
 /** Request controls and settings, in a drawer that opens from the left. Nothing here is needed to see the cache at work. */
 import { h, icon, PATHS, replace, setText } from './dom.js';
+import { Fields } from './fields.js';
 import { PRESETS } from './presets.js';
 import { recordingsPart } from './recordings.js';
+import { asksForAnother, cacheFields, configOf, manyFields, showRun } from './run-settings.js';
+import { scenariosPart } from './scenarios.js';
 import { strings } from './strings.js';
 import { bytes, count, fill } from './text.js';
 import { CommandError } from './transport.js';
@@ -10,7 +13,6 @@ import { CommandError } from './transport.js';
 /** @typedef {import('./types.d.ts').Header} Header */
 /** @typedef {import('./types.d.ts').Status} Status */
 /** @typedef {import('./actions.js').Actions} Actions */
-/** @typedef {{name: string, label: string, value: number, low: number, high: number, step: number|'any', whole: boolean, optional: boolean}} NumberSpec */
 
 const text = strings.drawer;
 
@@ -36,10 +38,10 @@ export class Drawer {
     this.ctx = ctx;
     this.actions = actions;
     this.openSession = openSession;
-    /** @type {Map<string, HTMLInputElement>} */
-    this.inputs = new Map();
+    this.fields = new Fields();
     this.busy = false;
     this.recordings = recordingsPart(ctx, openSession);
+    this.scenarios = scenariosPart(ctx, (name) => this.#scenario(name), openSession);
     this.#build();
   }
 
@@ -53,12 +55,14 @@ export class Drawer {
     this.cancelButton.addEventListener('click', () => this.#cancel());
     this.ownSession.addEventListener('click', () => this.openSession('new'));
     this.restart.addEventListener('click', () => void this.run(false, true));
-    const template = this.#check('template', text.template, true, text.templateHint);
+    const { fields } = this;
+    const template = fields.check('template', text.template, true, text.templateHint);
     const form = h('form', { on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void this.run(false); } } },
       h('label', { class: 'label', for: 'prompt' }, text.prompt), this.prompt, template,
-      h('div', { class: 'row' }, this.#number({ name: 'max_new_tokens', label: text.maxNewTokens, value: 48, low: 1, high: 4096, step: 1, whole: true, optional: false })),
+      h('div', { class: 'grid grid-three' }, fields.whole('max_new_tokens', text.maxNewTokens, 48, 1, 4096), fields.whole('num_samples', text.samples, 1, 1, 16, text.samplesHint),
+        fields.whole('priority', text.priority, 0, -1000, 1000, text.priorityHint)),
       this.message, h('div', { class: 'buttons' }, this.runButton, this.continueButton, this.cancelButton),
-      this.#presets(), this.#sampling(), this.#engine());
+      this.#presets(), this.scenarios.root, this.#sampling(), this.#engine(), h('details', {}, h('summary', {}, text.many), manyFields(fields)), this.#restart());
     replace(root,
       h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => ctx.ui.set({ drawerOpen: false }) } }, icon(PATHS.cross))),
       this.notice, form,
@@ -74,69 +78,39 @@ export class Drawer {
   }
 
   #sampling() {
+    const { fields } = this;
     return h('details', {}, h('summary', {}, text.sampling), h('div', { class: 'grid' },
-      this.#number({ name: 'temperature', label: text.temperature, value: 0, low: 0, high: 100, step: 'any', whole: false, optional: false }),
-      this.#number({ name: 'top_k', label: text.topK, value: 0, low: 0, high: 1000000, step: 1, whole: true, optional: false }),
-      this.#number({ name: 'top_p', label: text.topP, value: 1, low: 0.01, high: 1, step: 'any', whole: false, optional: false }),
-      this.#number({ name: 'seed', label: text.seed, value: NaN, low: 0, high: 2 ** 53 - 1, step: 1, whole: true, optional: true }),
-      this.#text('salt', text.salt, text.saltHint)), h('p', { class: 'hint' }, text.temperatureHint));
+      fields.number({ name: 'temperature', label: text.temperature, value: 0, low: 0, high: 100, step: 'any', whole: false, optional: false }),
+      fields.whole('top_k', text.topK, 0, 0, 1000000),
+      fields.number({ name: 'top_p', label: text.topP, value: 1, low: 0.01, high: 1, step: 'any', whole: false, optional: false }),
+      fields.whole('seed', text.seed, NaN, 0, 2 ** 53 - 1),
+      fields.text('salt', text.salt, text.saltHint)), h('p', { class: 'hint' }, text.temperatureHint));
   }
 
   #engine() {
-    return h('details', { open: true }, h('summary', {}, text.engine), h('div', { class: 'grid' },
-      this.#number({ name: 'block_size', label: text.blockSize, value: 16, low: 1, high: 256, step: 1, whole: true, optional: false }),
-      this.#number({ name: 'num_blocks', label: text.numBlocks, value: 128, low: 1, high: 65536, step: 1, whole: true, optional: false }),
-      this.#number({ name: 'prefill_chunk', label: text.chunk, value: 64, low: 1, high: 8192, step: 1, whole: true, optional: false }),
-      this.#number({ name: 'run_seed', label: text.runSeed, value: 0, low: 0, high: 2 ** 53 - 1, step: 1, whole: true, optional: false })),
-      this.poolBytes, this.#check('prefix_cache', text.prefixCache, true), this.#check('capture', text.capture, true),
-      this.changed, h('div', { class: 'buttons' }, this.restart, this.ownSession, h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
+    const { fields } = this;
+    return h('details', { open: true }, h('summary', {}, text.engine), cacheFields(fields), this.poolBytes,
+      fields.check('prefix_cache', text.prefixCache, true), fields.check('capture', text.capture, true));
   }
 
-  /** @param {NumberSpec} spec */
-  #number(spec) {
-    const input = h('input', { type: 'number', id: `set-${spec.name}`, name: spec.name, min: spec.low, max: spec.high, step: spec.step, inputmode: spec.whole ? 'numeric' : 'decimal', required: !spec.optional });
-    input.value = Number.isNaN(spec.value) ? '' : String(spec.value);
-    this.inputs.set(spec.name, input);
-    return h('div', { class: 'field' }, h('label', { for: input.id }, spec.label), input);
-  }
-
-  /** @param {string} name @param {string} label @param {string} hint */
-  #text(name, label, hint) {
-    const input = h('input', { type: 'text', id: `set-${name}`, name, placeholder: hint, autocomplete: 'off' });
-    this.inputs.set(name, input);
-    return h('div', { class: 'field' }, h('label', { for: input.id }, label), input);
-  }
-
-  /** @param {string} name @param {string} label @param {boolean} checked @param {string} [hint] */
-  #check(name, label, checked, hint) {
-    const input = h('input', { type: 'checkbox', id: `set-${name}`, name });
-    input.checked = checked;
-    this.inputs.set(name, input);
-    return h('label', { class: 'check', for: input.id }, input, h('span', {}, label, hint && h('span', { class: 'hint' }, ` ${hint}`)));
+  #restart() {
+    return h('div', { class: 'restart-part' }, this.changed, h('div', { class: 'buttons' }, this.restart, this.ownSession,
+      h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
   }
 
   /** @param {string} name */
   #input(name) {
-    return /** @type {HTMLInputElement} */ (this.inputs.get(name));
+    return this.fields.input(name);
   }
 
-  /** @returns {Record<string, number|boolean>} */
   #config() {
-    return {
-      block_size: Number(this.#input('block_size').value), num_blocks: Number(this.#input('num_blocks').value),
-      prefill_chunk: Number(this.#input('prefill_chunk').value), prefix_cache: this.#input('prefix_cache').checked,
-      seed: Number(this.#input('run_seed').value), capture: this.#input('capture').checked,
-    };
+    return configOf(this.fields);
   }
 
   /** Do the settings ask for another engine than the one that runs? */
   #needsStart() {
     const { header } = this.ctx.log;
-    if (!header) return false;
-    const config = this.#config();
-    return config.block_size !== header.pool.block_size || config.num_blocks !== header.pool.num_blocks
-      || config.prefill_chunk !== header.scheduler.prefill_chunk || config.prefix_cache !== header.policies.prefix_cache
-      || config.seed !== header.seed || config.capture !== header.capabilities.includes('frames');
+    return header !== null && asksForAnother(this.fields, header);
   }
 
   #settingsChanged() {
@@ -152,7 +126,10 @@ export class Drawer {
   #request() {
     const seed = this.#input('seed').value;
     const salt = this.#input('salt').value;
+    const samples = this.fields.value('num_samples') ?? 1;
+    const priority = this.fields.value('priority') ?? 0;
     return {
+      ...(samples > 1 ? { num_samples: samples } : {}), ...(priority !== 0 ? { priority } : {}),
       template: this.#input('template').checked, max_new_tokens: Number(this.#input('max_new_tokens').value),
       temperature: Number(this.#input('temperature').value), top_k: Number(this.#input('top_k').value), top_p: Number(this.#input('top_p').value),
       seed: seed === '' ? null : Number(seed), salt: salt === '' ? null : salt,
@@ -161,14 +138,9 @@ export class Drawer {
 
   /** @returns {boolean} */
   #valid() {
-    for (const input of this.inputs.values()) {
-      if (input.checkValidity()) continue;
-      const label = this.root.querySelector(`label[for="${input.id}"]`)?.textContent ?? input.name;
-      this.#say(fill(this.ctx.strings.drawer.badNumber, { name: label, low: input.min, high: input.max }), true);
-      input.focus();
-      return false;
-    }
-    return true;
+    const fault = this.fields.fault(this.root);
+    if (fault !== null) this.#say(fault, true);
+    return fault === null;
   }
 
   /** Add the prompt and let the engine go on; with other settings in a new log. @param {boolean} continues @param {boolean} [fresh] */
@@ -183,15 +155,31 @@ export class Drawer {
 
   /** @param {import('./presets.js').Preset} preset */
   async #preset(preset) {
-    for (const [name, value] of Object.entries(preset.config)) {
-      const input = this.#input(name);
-      if (typeof value === 'boolean') input.checked = value;
-      else input.value = String(value);
-    }
+    for (const [name, value] of Object.entries(preset.config)) this.fields.set(name, value);
     this.prompt.value = preset.prompts[preset.prompts.length - 1];
     this.#input('max_new_tokens').value = String(preset.maxNewTokens);
     this.#settingsChanged();
     await this.#go(this.#config(), preset.prompts, this.#request(), null);
+  }
+
+  /** @param {import('./scenarios.js').ScenarioName} name */
+  async #scenario(name) {
+    if (this.busy) return;
+    this.busy = true;
+    this.#say('', false);
+    try {
+      await this.ctx.send({ command: 'scenario', name });
+      this.ctx.ui.clear();
+      this.ctx.ui.set({ drawerOpen: false, requestId: null });
+      this.ctx.timeline.pin(false);
+      if (!this.actions.enginePlays) this.actions.playScenario();
+    } catch (error) {
+      this.ctx.ui.set({ drawerOpen: true });
+      this.#say(/** @type {Error} */ (error).message, true);
+      this.message.scrollIntoView({ block: 'nearest' });
+    } finally {
+      this.busy = false;
+    }
   }
 
   /** @param {Record<string, any>|null} config @param {string[]} prompts @param {Record<string, any>} request @param {number|null} continues */
@@ -250,10 +238,11 @@ export class Drawer {
     if (request) void this.actions.command({ command: 'cancel', request_id: request.id });
   }
 
+  /** The request that is shown if it has not ended, else the first that has not. */
   #running() {
-    const { keyframes, head } = this.ctx.timeline;
-    const world = keyframes.at(head);
-    const id = world.unfinished[0];
+    const { timeline, ui } = this.ctx;
+    const world = timeline.keyframes.at(timeline.head);
+    const id = world.unfinished.find((one) => one === ui.requestId) ?? world.unfinished[0];
     return id === undefined ? null : world.requests.get(id) ?? null;
   }
 
@@ -283,17 +272,15 @@ export class Drawer {
     const { header } = this.ctx.log;
     if (header && this.header !== header) {
       this.header = header;
-      this.#input('block_size').value = String(header.pool.block_size);
-      this.#input('num_blocks').value = String(header.pool.num_blocks);
-      this.#input('prefill_chunk').value = String(header.scheduler.prefill_chunk);
-      this.#input('prefix_cache').checked = header.policies.prefix_cache;
-      this.#input('run_seed').value = String(header.seed);
-      if (header.source === 'live') this.#input('capture').checked = header.capabilities.includes('frames');
+      showRun(this.fields, header);
     }
     this.#settingsChanged();
     this.#model();
     void this.recordings.load();
-    this.prompt.focus({ preventScroll: true });
+    void this.scenarios.load();
+    if (this.ctx.ui.drawerAt === 'scenarios') this.scenarios.focus();
+    else this.prompt.focus({ preventScroll: true });
+    this.ctx.ui.drawerAt = 'prompt';
   }
 
   /** @param {Status|null} status */
@@ -307,6 +294,7 @@ export class Drawer {
     if (key === this.controlKey) return;
     this.controlKey = key;
     for (const button of this.root.querySelectorAll('form button')) /** @type {HTMLButtonElement} */ (button).disabled = !listens;
+    this.scenarios.update(listens);
     this.continueButton.disabled = !listens || last === null || running !== null;
     this.cancelButton.hidden = !running;
     setText(this.cancelButton, fill(text.cancel, { letter: running?.letter ?? '' }));

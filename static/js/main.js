@@ -50,7 +50,7 @@ class App {
     this.banner = new Banner(byId('banner'));
     this.takeover = new Takeover(this.ctx, transport, (session) => this.openSession(session));
     this.topbar = new TopBar(byId('topbar'), this.ctx, this.actions, this.popover, () => this.takeover.go());
-    this.tape = new Tape(byId('tape'), this.ctx, this.popover);
+    this.tape = new Tape(byId('tape'), this.ctx, this.popover, this.actions);
     this.stage = new Stage(byId('stage'), this.ctx, () => this.wake());
     this.inspector = new Inspector(byId('inspector'), this.ctx);
     this.caption = new CaptionBar(byId('caption'), byId('live'), this.ctx, this.popover);

@@ -13,6 +13,7 @@ const LOADERS = {
   cache: () => import('./lenses/cache.js'),
   attention: () => import('./lenses/attention.js'),
   pages: () => import('./lenses/pages.js'),
+  batch: () => import('./lenses/batch.js'),
 };
 
 const MAX_FAILURES = 5;

@@ -5,7 +5,7 @@
 import { h, icon, PATHS, replace, setText } from './dom.js';
 import { phasesOf, within } from './phases.js';
 import { shownRequest } from './selectors.js';
-import { fill, percent } from './text.js';
+import { fill, percent, quoted } from './text.js';
 import { MAX_CHARS, tokenText } from './token.js';
 import { sameSelection } from './ui.js';
 
@@ -21,11 +21,12 @@ const MIN_LABEL_PX = 80;
 const NUM_SWITCHES = 8;
 
 export class Tape {
-  /** @param {HTMLElement} root @param {Ctx} ctx @param {Popover} popover */
-  constructor(root, ctx, popover) {
+  /** @param {HTMLElement} root @param {Ctx} ctx @param {Popover} popover @param {import('./actions.js').Actions} actions */
+  constructor(root, ctx, popover, actions) {
     this.root = root;
     this.ctx = ctx;
     this.popover = popover;
+    this.actions = actions;
     const { tape } = ctx.strings;
     this.title = h('span', { class: 'tape-title' });
     this.counts = h('span', { class: 'tape-counts' });
@@ -168,15 +169,21 @@ export class Tape {
     const note = !candidates ? tape.candidatesNone
       : sampled?.reason.code === 'sampled' ? fill(tape.candidatesSampled, { position, n: sampled.reason.num_considered }) : fill(tape.candidatesGreedy, { position });
     const most = Math.max(...(candidates ?? []).map((candidate) => candidate.probability), 1e-9);
+    const { engineListens } = this.actions;
+    const branch = (/** @type {number|null} */ tokenId, /** @type {string} */ text, /** @type {string} */ label) => engineListens && h('button', {
+      type: 'button', class: 'candidate-branch', 'aria-label': label, title: label,
+      on: { click: () => { this.popover.close(); void this.actions.fork(request, position, tokenId); } },
+    }, text);
     const rows = (candidates ?? []).map((candidate) => {
       const chosen = candidate.token_id === request.tokens[position];
       return h('li', { class: chosen ? 'candidate candidate-chosen' : 'candidate' },
         h('span', { class: 'candidate-token' }, tokenText(candidate.piece)),
         h('span', { class: 'candidate-bar' }, h('span', { style: { '--share': (candidate.probability / most).toFixed(4) } })),
         h('span', { class: 'candidate-share' }, percent(candidate.probability)),
-        chosen && h('span', { class: 'visually-hidden' }, tape.chosen));
+        chosen ? h('span', { class: 'candidate-mark' }, tape.chosen) : branch(candidate.token_id, tape.branch, fill(tape.branchLabel, { token: quoted(candidate.piece) })));
     });
-    this.popover.show(chip, tape.candidates, h('p', { class: 'popover-note' }, note), rows.length > 0 && h('ol', { class: 'candidates' }, rows));
+    this.popover.show(chip, tape.candidates, h('p', { class: 'popover-note' }, note), rows.length > 0 && h('ol', { class: engineListens ? 'candidates candidates-branch' : 'candidates' }, rows),
+      engineListens && h('div', { class: 'candidate-more' }, branch(null, tape.branchDraw, tape.branchDraw), h('p', { class: 'popover-note' }, fill(tape.branchNote, { position }))));
   }
 
   /** @param {Scene} scene */

@@ -89,7 +89,7 @@ export class TopBar {
     const heads = fill(latent ? topbar.headsLatent : topbar.heads, { q: model.num_query_heads, kv: model.num_kv_heads });
     const poolText = fill(topbar.pool, { blocks: count(pool.num_blocks), size: pool.block_size, bytes: bytes(pool.bytes) });
     const modelText = fill(topbar.model, { name: model.name.replace(/-Instruct$/, ''), dtype: shortDtype(model.dtype), layers: model.num_layers, heads });
-    setText(this.model, this.modelLens === 'pages' ? poolText : modelText);
+    setText(this.model, this.modelLens === 'pages' || this.modelLens === 'batch' ? poolText : modelText);
     this.model.title = `${model.name} · ${modelText} · ${poolText}`;
   }
 

@@ -62,7 +62,7 @@ export interface Header {
   model: ModelHeader;
   pool: { num_blocks: number; block_size: number; bytes_per_token: number; bytes: number; num_host_blocks?: number };
   policies: { prefix_cache: boolean; eviction: string; offload?: boolean };
-  scheduler: { prefill_chunk: number; max_running: number; token_budget?: number; chunked_prefill?: boolean; order?: string; preemption?: string };
+  scheduler: { prefill_chunk: number; max_running: number; token_budget?: number | null; chunked_prefill?: boolean; order?: string; preemption?: string };
   seed: number;
 }
 
@@ -201,7 +201,7 @@ export type Selection =
   | { kind: 'head'; layer: number; head: number }
   | { kind: 'request'; request: number };
 
-export type LensName = 'cache' | 'attention' | 'pages';
+export type LensName = 'cache' | 'attention' | 'pages' | 'batch';
 export type CacheView = 'state' | 'magnitude' | 'attention' | 'age';
 export type ThemeChoice = 'dark' | 'light' | 'system';
 

@@ -10,7 +10,7 @@ import { emitter } from './emitter.js';
 /** @typedef {import('./types.d.ts').ThemeChoice} ThemeChoice */
 
 /** @type {LensName[]} */
-export const LENSES = ['cache', 'attention', 'pages'];
+export const LENSES = ['cache', 'attention', 'pages', 'batch'];
 /** @type {CacheView[]} */
 export const VIEWS = ['state', 'magnitude', 'attention', 'age'];
 /** @type {ThemeChoice[]} */
@@ -75,6 +75,8 @@ export class Ui {
     this.longCaption = true;
     this.inspectorOpen = true;
     this.drawerOpen = false;
+    /** What the drawer shows first when it opens. @type {'prompt'|'scenarios'} */
+    this.drawerAt = 'prompt';
     this.shortcuts = true;
     this.reducedMotion = false;
     this.blank = false;
@@ -86,7 +88,7 @@ export class Ui {
     return this.selection.hovered ?? this.selection.pinned;
   }
 
-  /** @param {Partial<Pick<Ui, 'lens'|'layer'|'head'|'view'|'hideSink'|'pagesBy'|'slabFull'|'requestId'|'theme'|'projector'|'longCaption'|'inspectorOpen'|'drawerOpen'|'shortcuts'|'reducedMotion'|'blank'>>} values */
+  /** @param {Partial<Pick<Ui, 'lens'|'layer'|'head'|'view'|'hideSink'|'pagesBy'|'slabFull'|'requestId'|'theme'|'projector'|'longCaption'|'inspectorOpen'|'drawerOpen'|'drawerAt'|'shortcuts'|'reducedMotion'|'blank'>>} values */
   set(values) {
     let changed = false;
     const self = /** @type {any} */ (this);
