@@ -132,15 +132,14 @@ class BlockPool:
         return block_id
 
     def _pop(self) -> int:
-        num_free = self.num_free
-        if not num_free:
-            raise ValueError("No free blocks available")
-        block_id = self.free.head(1)[0]
+        block_id = self.free.first
         block_hash = self.hashes[block_id]
-        if block_hash is not None:
+        if block_hash is None:
+            self.free.remove(block_id)
+        else:
+            num_free = self.num_free
             self.before_eviction(block_id, block_hash)
-        self.free.popleft()
-        if block_hash is not None:
+            self.free.remove(block_id)
             self._evict(block_id, num_free)
         self.ref_counts[block_id] = 1
         return block_id
@@ -193,8 +192,9 @@ class BlockPool:
             if self.ref_counts[block_id] == 0:
                 self._uses[block_id].free_since = self.step
                 (prepended if self.hashes[block_id] is None else appended).append(block_id)
-        self.free.prepend_n(prepended)
-        places = self._put(appended)
+        if prepended:
+            self.free.prepend_n(prepended)
+        places = self._put(appended) if appended else None
         self._emit(
             BlocksReleased(
                 request_id=request_id,

@@ -32,6 +32,13 @@ class FreeQueue:
             yield block_id
             block_id = self._next[block_id]
 
+    @property
+    def first(self) -> int:
+        """The head. Raises `ValueError` when the queue is empty."""
+        if not self._length:
+            raise ValueError("No free blocks available")
+        return self._next[self._end]
+
     def head(self, count: int) -> list[int]:
         """The first `count` block ids, fewer when the queue is shorter."""
         block_ids: list[int] = []
@@ -50,9 +57,7 @@ class FreeQueue:
 
     def popleft(self) -> int:
         """Take the head. Raises `ValueError` when the queue is empty."""
-        if not self._length:
-            raise ValueError("No free blocks available")
-        block_id = self._next[self._end]
+        block_id = self.first
         self.remove(block_id)
         return block_id
 
