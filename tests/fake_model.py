@@ -18,6 +18,7 @@ from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
+from kvviz.scenarios import find_scenario
 from kvviz.sources.commands import RunSettings
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Progress
@@ -54,6 +55,15 @@ class CountingRunner:
     def _sample(self, segment: Segment) -> Sample:
         token_id = segment.token_ids[-1] + 1
         return Sample(token_id=token_id, candidates=[(token_id, 1.0)], code="greedy", num_considered=1)
+
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        return 0, 1
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        return 0, 1
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        return 0, 1
 
     def forget(self, request_id: int) -> None:
         pass
@@ -157,6 +167,8 @@ class FakeModel:
         sampling: SamplingParams | None = None,
         salt: str | None = None,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         token_ids = [POISON] if prompt == "poison" else [ord(character) % 256 for character in prompt]
         if continues is not None and continues >= self.engine.num_requests:
@@ -169,7 +181,15 @@ class FakeModel:
             prompt=prompt,
             template=bool(template),
             continues=continues,
+            priority=priority,
+            num_samples=num_samples,
         )
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        return self.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        self.engine.reprioritise(request_id, priority)
 
     def step(self) -> bool:
         self.threads.add(threading.current_thread().name)
@@ -197,7 +217,9 @@ def fake_load(forward_s: float = 0.0, delay_s: float = 0.0, max_records: int = 1
             progress("loading", percent / 100, f"{percent} %")
             time.sleep(delay_s / 5)
 
-        def open_model(settings: RunSettings) -> LiveModel:
+        def open_model(settings: RunSettings, scenario: str | None = None) -> LiveModel:
+            if scenario is not None:
+                find_scenario(scenario)
             return FakeModel(settings, forward_s=forward_s, max_records=max_records)
 
         return open_model

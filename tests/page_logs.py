@@ -72,6 +72,15 @@ class WordText:
         """Piece of the next token."""
         return self._piece(token_id)
 
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        return 0, 1
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        return 0, 1
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        return 0, 1
+
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""
 

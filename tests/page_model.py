@@ -144,6 +144,8 @@ class PageModel:
         sampling: SamplingParams | None = None,
         salt: str | None = None,
         continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
     ) -> int:
         words = [20 + ord(character) % 900 for character in prompt]
         turn = [6, *words, 6] if template else words
@@ -156,9 +158,17 @@ class PageModel:
             prompt=prompt,
             template=bool(template),
             continues=continues,
+            priority=priority,
+            num_samples=num_samples,
         )
         self._histories[request_id] = token_ids
         return request_id
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        return self.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        self.engine.reprioritise(request_id, priority)
 
     def step(self) -> bool:
         return self.engine.step()
@@ -185,7 +195,7 @@ def page_load(forward_s: float = 0.0, gate: threading.Event | None = None, num_l
         if gate:
             gate.wait(60)
 
-        def open_model(settings: RunSettings) -> LiveModel:
+        def open_model(settings: RunSettings, scenario: str | None = None) -> LiveModel:
             return PageModel(settings, forward_s=forward_s, num_layers=num_layers)
 
         return open_model

@@ -319,7 +319,9 @@ def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:  # noqa: F811
         show(page, log, "batch", size)
         page.evaluate("() => { for (let k = 0; k < timeline.head; k += 50) go(k, 0.3); }")
         assert page.evaluate("stage.lens.frame.columns.per") > 1
-        right = page.evaluate("(() => { const {columns, space} = stage.lens.frame; return columns.left(columns.count) - space.x - space.stepsWidth; })()")
+        right = page.evaluate(
+            "(() => { const {columns, space} = stage.lens.frame; return columns.left(columns.count) - space.x - space.stepsWidth; })()"
+        )
         assert right <= 1
         assert page.evaluate("root.scrollWidth") <= size[0] + 1
         assert page.evaluate("stage.numFailures") == 0

@@ -94,7 +94,7 @@ def test_reconnecting_at_fifty_random_moments_has_no_gap_and_no_repeat() -> None
         source = server.app.state.sessions._sessions["live"].source
         driver.do("set_rate", steps_per_second=None)
         for _ in range(5):
-            driver.do("add_request", prompt="once more with feeling", max_new_tokens=40)
+            driver.do("add_request", prompt="once more with feeling", max_new_tokens=200)
         driver.do("play")
         for _ in range(50):
             socket = server.connect(query)
@@ -586,5 +586,10 @@ def test_waiting_for_the_model_without_any_recording(tmp_path) -> None:
     with running(config, load, waits=False) as server, server.connect() as socket:
         assert socket.until_type("status")["model"]["progress"] == 0.25
         assert socket.until_type("beat")["head_seq"] == -1
+        sessions = server.app.state.sessions
+        with server.connect() as other:
+            other.until_type("status")
+            wait_for(lambda: sessions.num_clients == 2)
+        wait_for(lambda: sessions.num_clients == 1)  # a page that leaves while it waits is noticed
         gate.set()
         assert socket.until_type("hello")["session_id"] == "live"

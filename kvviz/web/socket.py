@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
 
@@ -49,20 +48,35 @@ async def _find_or_wait(websocket: WebSocket, sessions: Sessions, session_id: st
     if session_id == "new":
         return await sessions.create_live()
     shown, next_beat_s = b"", time.monotonic() + sessions.limits.beat_s
-    while True:
-        arrival = sessions.arrival
-        session = await sessions.find(session_id)
-        if session is not None:
-            return session
-        status = orjson.dumps(sessions.status(None))
-        if status != shown:
-            shown = status
-            await websocket.send_text(status.decode())
-        if time.monotonic() >= next_beat_s:
-            next_beat_s = time.monotonic() + sessions.limits.beat_s
-            await websocket.send_text('{"type":"beat","head_seq":-1}')
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(arrival.wait(), max(0.0, next_beat_s - time.monotonic()))
+    gone = asyncio.create_task(_disconnect(websocket))
+    try:
+        while True:
+            arrival = sessions.arrival
+            session = await sessions.find(session_id)
+            if session is not None:
+                return session
+            status = orjson.dumps(sessions.status(None))
+            if status != shown:
+                shown = status
+                await websocket.send_text(status.decode())
+            if time.monotonic() >= next_beat_s:
+                next_beat_s = time.monotonic() + sessions.limits.beat_s
+                await websocket.send_text('{"type":"beat","head_seq":-1}')
+            arrived = asyncio.create_task(arrival.wait())
+            wait_s = max(0.0, next_beat_s - time.monotonic())
+            await asyncio.wait((gone, arrived), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            arrived.cancel()
+            if gone.done():
+                gone.result()
+    finally:
+        gone.cancel()
+
+
+async def _disconnect(websocket: WebSocket) -> None:
+    """Wait until the page leaves; what it says before it was greeted is for nobody. Raises `WebSocketDisconnect`."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
+    raise WebSocketDisconnect
 
 
 def _parse_after(text: str | None) -> int:
