@@ -773,6 +773,7 @@ export const strings = {
       slabsHint: ['prompt + new tokens reserved at the start, first fit: {slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} reserved, {used} used, {holes}', '{slots} slots reserved'],
       slabsHintFull: ['the model\u2019s {context} tokens reserved for each, first fit: {slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved, {used} hold a token, {free} free in {holes}', '{slots} slots reserved'],
       holes: { one: '1 hole', many: '{n} holes' },
+      slabsNoneFull: ['the model\u2019s {context} tokens would be reserved for each, first fit', ''],
       slabsNone: ['prompt + new tokens would be reserved at the start, first fit, over as many slots as the pool', ''],
       paged: 'the same, paged: {blocks}, {slots} slots',
       refused: ['no hole is long enough for {letters}: refused', 'refused: {letters}'],
@@ -784,7 +785,7 @@ export const strings = {
       tile: { logical: '{logical} → {block}', cached: 'cached', next: 'next', gone: 'gone', hit: 'hit', blank: 'blank' },
       tokens: '{n} tokens',
       state: { waiting: 'waits', running: '', preempted: 'preempted, waits', swapped: 'swapped out, waits', finished: 'ended' },
-      hidden: { one: 'one more is not listed', many: '{n} more are not listed' },
+      hidden: { one: 'one more is not listed', many: '{n} more are not listed', also: 'not listed: {letters}', ended: { one: 'one earlier one', many: '{n} earlier ones' } },
       forkOf: 'fork of {letter} at token {position}',
       without: {
         swapped: { one: 'its block waits in the host tier', many: 'its {n} blocks wait in the host tier' },
@@ -817,7 +818,7 @@ export const strings = {
       hostCount: ['{swapped} blocks of swapped requests · {kept} cached prefixes, of {n}', '{swapped} swapped · {kept} cached', '{swapped} + {kept} of {n}'],
       hostNote: '{bytes} each way so far',
       tree: {
-        title: 'Physical pool, by prefix', hint: ['each block stands behind the one that its hash continues; {blank} blank blocks are not shown', '{blank} blank blocks are not shown'],
+        title: 'Physical pool, by prefix', hint: ['each block stands behind the one that its hash continues', 'each behind the one its hash continues'], blank: 'blank, not shown: {blank}',
         gone: 'forgotten', host: 'host {host}', run: '{first} … {last} ({n})', users: '×{n}', hidden: '{n} more blocks do not fit here',
         node: 'Tokens {from}–{to}, “{text}”, {where}. {branches}',
         inPool: 'block {blocks}', inHost: 'host block {host}', nowhere: 'forgotten',

@@ -171,7 +171,8 @@ function header(context, palette, picture, row, request, over) {
     context.fillStyle = palette.css(over ? 'ink-2' : 'ink');
     context.fillText(fitText(context, name, width), x, middle - small * 0.62);
     context.fillStyle = palette.css('ink-3');
-    context.fillText(fitText(context, tail, width), x, middle + small * 0.68);
+    const short = [tail, state].find((text) => text !== '' && textWidth(context, text) <= width) ?? tail;
+    context.fillText(fitText(context, short, width), x, middle + small * 0.68);
     return;
   }
   useFont(context, palette.font('text-s'));

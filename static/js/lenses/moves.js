@@ -9,8 +9,8 @@ import { fillHue, hueOf, hueOutline } from './request-hues.js';
 /** A block's entries on their way. `host` says which end lies in the host tier; `request` null: a cached prefix.
  * @typedef {{kind: 'copy'|'out'|'in', from: number, to: number, request: number|null}} Move */
 
-/** Arrows at the same time; a group that moves together counts as one, so more of them are only dots. */
-const MOST_ARROWS = 6;
+/** Arrows at the same time; a group that moves together counts as one, so more are not drawn. */
+const MOST_ARROWS = 4;
 
 /** @param {StepInfo|null} step @returns {Move[]} */
 export function movesOf(step) {
@@ -38,6 +38,7 @@ export function drawMoves(context, palette, moves, poolBox, hostBox, t, alpha) {
     const to = move.kind === 'out' ? hostBox(move.to) : poolBox(move.to);
     if (!from || !to) return;
     const path = pathBetween(from, to, index);
+    if (Math.hypot(path.x1 - path.x0, path.y1 - path.y0) < 14) return;
     arrow(context, palette, path, t);
     if (t > 0 && t < 1) mover(context, palette, path, t, move.request);
   });

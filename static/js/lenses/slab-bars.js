@@ -131,16 +131,22 @@ function bar(context, palette, area, y, height, stretches, capacity, letterOf) {
     fillHue(context, palette, request);
     context.strokeStyle = palette.css('line-strong');
     context.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), height - 1);
-    letter(context, palette, letterOf(request), x, y + height / 2, done, height);
+    letter(context, palette, letterOf(request), request, x, y + height / 2, done, height);
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {string} text @param {number} x @param {number} y middle
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {string} text @param {number} request @param {number} x @param {number} y middle
  * @param {number} width @param {number} height */
-function letter(context, palette, text, x, y, width, height) {
+function letter(context, palette, text, request, x, y, width, height) {
   const size = Math.min(palette.px('text-s'), height * 0.8);
   useFont(context, `700 ${size}px ${palette.get('font-ui')}`);
-  if (textWidth(context, text) + 8 > width) return;
+  const wide = textWidth(context, text);
+  if (wide + 8 > width) return;
+  if (request >= 4) {
+    // The pattern leaves the letter readable.
+    context.fillStyle = hueOf(palette, request);
+    context.fillRect(x + 2, y - height / 2 + 1, wide + 6, height - 2);
+  }
   context.fillStyle = palette.css('on-request');
   context.textAlign = 'left';
   context.textBaseline = 'middle';
