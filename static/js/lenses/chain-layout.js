@@ -13,7 +13,8 @@ const MOST_ROWS = 6;
 const MOST_COMPACT_ROWS = 16;
 /** Height of a row in units of the smallest text. */
 const ROOMY = 6.4;
-export const COMPACT = 3.25;
+const COMPACT = 3.25;
+const DENSE = 2.6;
 /** Width at which rows of one line stand in two columns, when they must. */
 const TWO_COLUMNS = 36;
 /** Chains up to this level of smallness stand in tiles of one size; a longer one is smaller alone. */
@@ -79,8 +80,10 @@ function mostBlocks(request, blockSize) {
  * @param {number|null} wanted @returns {{rows: ChainRow[], hidden: Request[]}} */
 function compactRows(picture, area, heading, small, wanted) {
   const height = area.height - heading;
-  const room = Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * COMPACT))));
-  const columns = picture.after.unfinished.length > room && area.width >= small * TWO_COLUMNS ? 2 : 1;
+  const live = picture.after.unfinished.length;
+  const fits = (/** @type {number} */ row) => Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * row))));
+  const columns = live > fits(COMPACT) && area.width >= small * TWO_COLUMNS ? 2 : 1;
+  const room = fits(live > fits(COMPACT) * columns ? DENSE : COMPACT);
   const { requests, hidden } = listedRequests(picture.after, room * columns, wanted);
   const perColumn = Math.ceil(requests.length / columns);
   const perRow = Math.min(small * 4.6, height / Math.max(1, perColumn));
@@ -88,7 +91,7 @@ function compactRows(picture, area, heading, small, wanted) {
   const width = (area.width - (columns - 1) * 2 * gap) / columns;
   const badge = Math.round(small * 2.3);
   const words = Math.round(Math.min(small * 16, Math.max(small * 6.6, width * 0.33)));
-  const tall = perRow - Math.round(small * 0.55);
+  const tall = perRow - Math.round(small * 0.4);
   const rows = requests.map((request, index) => {
     const left = area.x + Math.floor(index / perColumn) * (width + 2 * gap);
     const y = area.y + heading + (index % perColumn) * perRow;

@@ -21,7 +21,7 @@ export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, num
   const small = palette.px('text-xs');
   const figure = palette.px('text-figure');
   const heading = Math.round(small * 2);
-  const slabHeight = Math.round(heading + small * 4.6 + Math.max(figure * 1.35, small * 2) + 12);
+  const slabHeight = Math.round(heading + small * 3.8 + 8 + Math.max(figure * 1.2, small * 3));
   const queueHeight = Math.round(heading + queueTileSize(small, numBlocks) * 0.82 + small * 2.1);
   if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows);
   const upper = height - slabHeight - PAD - 14;
