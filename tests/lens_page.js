@@ -247,8 +247,9 @@ const wrongViews = async () => {
         const {form, owners, filled: all, fresh, freshPart, count} = picture.view(block, progress);
         const filled = freshPart < 0.5 ? all - fresh : all;
         const from = block * world.blockSize;
-        const there = [...world.slotSeq.slice(from, from + world.blockSize)].filter((seq) => seq >= 0).length;
         const users = world.unfinished.filter((id) => world.requests.get(id).table.includes(block));
+        const reach = Math.max(...users.map((id) => world.requests.get(id).numComputed - world.requests.get(id).table.indexOf(block) * world.blockSize));
+        const there = Math.min(reach, [...world.slotSeq.slice(from, from + world.blockSize)].filter((seq) => seq >= 0).length);
         const is = world.refCount[block] > 0 ? 'used' : world.hash[block] === null ? 'blank' : 'cached';
         const right = form === is && count === world.refCount[block] && owners.join() === users.join() && (form !== 'used' || filled === there);
         if (!right) wrong.push(`${k} at ${progress}: block ${block} is ${form} ${owners} ${filled} ${count}, not ${is} ${users} ${there}`);
