@@ -392,7 +392,7 @@ export const strings = {
       whole: { short: 'They share {n}.', long: 'They share {blocks}, all of them full: nothing has to be copied.' },
       partial: {
         short: 'They share {n}; block {last} is copied at the first write.',
-        long: 'They share {blocks}. Block {last} holds only {filled} of {size} entries: the first of them that writes into it gets a copy ([copy-on-write]).',
+        long: 'They share {blocks}, the last of them only in part ({filled} of {size} entries): the first of them that writes into block {last} gets a copy ([copy-on-write]).',
       },
       waits: {
         short: '{request} branches off {parent} at token {position} and waits.',

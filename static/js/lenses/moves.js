@@ -38,7 +38,6 @@ export function drawMoves(context, palette, moves, poolBox, hostBox, t, alpha) {
     const to = move.kind === 'out' ? hostBox(move.to) : poolBox(move.to);
     if (!from || !to) return;
     const path = pathBetween(from, to, index);
-    if (Math.hypot(path.x1 - path.x0, path.y1 - path.y0) < 14) return;
     arrow(context, palette, path, t);
     if (t > 0 && t < 1) mover(context, palette, path, t, move.request);
   });
@@ -55,7 +54,14 @@ function pathBetween(from, to, index) {
   const [cx, cy] = [(ax + bx) / 2 - ((by - ay) / length) * bend, (ay + by) / 2 + ((bx - ax) / length) * bend];
   const [x0, y0] = edge(from, cx, cy);
   const [x1, y1] = edge(to, cx, cy);
+  if (Math.hypot(x1 - x0, y1 - y0) < 24) return overhead(from, to);
   return { x0, y0, x1, y1, cx, cy };
+}
+
+/** Neighbours have no room between them: the arrow goes over their tops. @param {Box} from @param {Box} to @returns {Curve} */
+function overhead(from, to) {
+  const [x0, x1] = [from.x + from.width / 2, to.x + to.width * (to.x > from.x ? 0.4 : 0.6)];
+  return { x0, y0: from.y, x1, y1: to.y, cx: (x0 + x1) / 2, cy: Math.min(from.y, to.y) - 20 };
 }
 
 /** Where the line from the middle of a box to a point leaves the box. @param {Box} box @param {number} x @param {number} y @returns {[number, number]} */

@@ -178,7 +178,7 @@ export class PagesPicture {
     const { phases, before, after, middle } = this;
     const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([before.free, middle.free, after.free]);
     if (!this.step || !phases || progress <= 0) return { orders, taken: 0, returned: 0 };
-    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.6, 0.95) : 1;
+    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.47, 0.77) : 1;
     const hasRelease = phases.release[1] > phases.release[0];
     return { orders, taken, returned: hasRelease ? span(within(phases.release, progress), 0.35, 0.8) : 0 };
   }
