@@ -233,5 +233,106 @@ const reservedAt = (k) => {
   return {computed: numComputed, slots: table.length * world.blockSize, reserved: promptLength + maxNewTokens};
 };
 
+/** Views of blocks that do not begin as the world before and end as the world after, with every step in between. */
+const wrongViews = async () => {
+  const {PagesPicture} = await load('lenses/pages-picture');
+  const wrong = [];
+  for (let k = 0; k < timeline.head; k++) {
+    timeline.seek(k, 0.5);
+    const scene = timeline.scene();
+    if (scene.after.seq !== scene.step.lastSeq) continue; // what comes between two steps is seen at rest
+    const picture = new PagesPicture(scene, Infinity);
+    for (const [world, progress] of [[scene.before, 1e-6], [scene.after, 1 - 1e-9]]) {
+      for (let block = 0; block < world.numBlocks; block++) {
+        const {form, owners, filled: all, fresh, freshPart, count} = picture.view(block, progress);
+        const filled = freshPart < 0.5 ? all - fresh : all;
+        const from = block * world.blockSize;
+        const users = world.unfinished.filter((id) => world.requests.get(id).table.includes(block));
+        const reach = Math.max(...users.map((id) => world.requests.get(id).numComputed - world.requests.get(id).table.indexOf(block) * world.blockSize));
+        const there = Math.min(reach, [...world.slotSeq.slice(from, from + world.blockSize)].filter((seq) => seq >= 0).length);
+        const is = world.refCount[block] > 0 ? 'used' : world.hash[block] === null ? 'blank' : 'cached';
+        const right = form === is && count === world.refCount[block] && owners.join() === users.join() && (form !== 'used' || filled === there);
+        if (!right) wrong.push(`${k} at ${progress}: block ${block} is ${form} ${owners} ${filled} ${count}, not ${is} ${users} ${there}`);
+      }
+    }
+    const {orders} = picture.queue(1 - 1e-9);
+    if (orders[0].join() !== scene.before.free.join() || orders[2].join() !== scene.after.free.join()) wrong.push(`${k}: the queue`);
+  }
+  return wrong.slice(0, 5);
+};
+
+/** Trees in which a block is missing, stands twice, or a request's path does not spell its tokens. */
+const wrongTrees = async () => {
+  const {prefixTree, PrefixParents, readingOrder} = await load('lenses/prefix-tree');
+  const {layoutTree} = await load('lenses/prefix-layout');
+  const parents = new PrefixParents(log).all();
+  const wrong = [];
+  let branches = 0;
+  for (let k = 0; k <= timeline.head; k++) {
+    const world = timeline.keyframes.at(k);
+    const {roots} = prefixTree(world, parents);
+    const nodes = readingOrder(roots);
+    const held = nodes.flatMap((node) => node.blocks).sort((a, b) => a - b);
+    const want = Array.from({length: world.numBlocks}, (_, block) => block).filter((block) => world.refCount[block] > 0 || world.hash[block] !== null);
+    if (held.join() !== want.join()) wrong.push(`${k}: holds ${held}, not ${want}`);
+    for (const node of nodes) {
+      if (node.position >= 0 && node.position !== node.depth * world.blockSize) wrong.push(`${k}: ${node.blocks} at depth ${node.depth} begins at ${node.position}`);
+      if (node.children.length > 1) branches++;
+    }
+    for (const id of world.unfinished) {
+      const request = world.requests.get(id);
+      if (request.numComputed === 0 || request.table.length === 0) continue;
+      const path = [];
+      for (let node = nodes.find((one) => one.ends.includes(id)); node; node = node.parent) path.unshift(node);
+      const tokens = path.flatMap((node) => node.tokens).slice(0, request.numComputed);
+      if (tokens.join() !== request.tokens.slice(0, request.numComputed).join()) wrong.push(`${k}: the path of ${request.letter} spells ${tokens}`);
+    }
+    for (const [width, height] of [[500, 300], [330, 200], [900, 260]]) {
+      const {places} = layoutTree(roots, {x: 0, y: 0, width, height}, 20, 12);
+      if (places.some(({box}) => box.x + box.width > width + 1 || box.y + box.height > height + 2)) wrong.push(`${k}: a place lies outside ${width} x ${height}`);
+      const seen = new Set(places.map(({box}) => `${box.x}/${box.y}`));
+      if (seen.size !== places.length) wrong.push(`${k}: two places in one`);
+    }
+  }
+  return {wrong: wrong.slice(0, 5), branches};
+};
+
+/** Steps in which blocks are copied or change the tier, and how many arrows they have. */
+const movesByStep = async () => {
+  const {movesOf} = await load('lenses/moves');
+  const found = {};
+  for (let k = 1; k <= timeline.head; k++) for (const {kind} of movesOf(log.step(k))) found[kind] = [...(found[kind] ?? []), k];
+  return found;
+};
+
+const slabsAt = async (k, full) => {
+  const {SlabHistory, holesOf} = await load('lenses/slab');
+  const history = new SlabHistory(log, full);
+  const state = history.at(timeline.keyframes.at(k).seq);
+  return {slabs: state.slabs.map(({request, start, size}) => [request, start, size]), refused: state.refused.map((one) => one.request), holes: holesOf(state, history.capacity), capacity: history.capacity};
+};
+
+const markShapes = async () => {
+  const {drawMark} = await load('marks');
+  const {contrast, Palette} = await load('palette');
+  const shapes = {};
+  for (const kind of ['eviction', 'hit', 'finish', 'copy', 'preemption', 'fork']) {
+    const canvas = document.createElement('canvas');
+    canvas.width = canvas.height = 14;
+    const context = canvas.getContext('2d');
+    drawMark(context, ctx.palette, kind, 7);
+    shapes[kind] = [...context.getImageData(0, 0, 14, 14).data].filter((_, i) => i % 4 === 3).map((alpha) => Number(alpha > 100)).join('');
+  }
+  const ratios = {};
+  for (const theme of ['dark', 'light']) {
+    document.documentElement.dataset.theme = theme;
+    const palette = new Palette();
+    for (const name of ['mark-copy', 'mark-preemption', 'mark-eviction', 'mark-hit', 'mark-finish']) ratios[`${name} ${theme}`] = contrast(palette.rgb(name), palette.rgb('ground'));
+  }
+  document.documentElement.dataset.theme = 'dark';
+  return {shapes, ratios};
+};
+
+Object.assign(window, {wrongViews, wrongTrees, movesByStep, slabsAt, markShapes});
 Object.assign(window, {setup, wrongColumns, wrongRows, contrasts, wrongEntries, victims, slabStates, wrongTiles, largestOf, firstOfKind,
   evictionViews, goneTile, textsInLayer, pixelsOfTokenTwo, bracketsOf, spotOf, reservedAt, ready: true});

@@ -107,6 +107,18 @@ class FakeRunner:
             forward_us=100 * self.num_layers,
         )
 
+    def copy_block(self, source: int, target: int) -> tuple[int, int]:
+        """Bytes and microseconds of a copy that nobody makes."""
+        return 49_152, 120
+
+    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
+        """The same for a move to the host tier."""
+        return 49_152 * len(block_ids), 180 * len(block_ids)
+
+    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
+        """The same for a move back."""
+        return 49_152 * len(block_ids), 160 * len(block_ids)
+
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""
 
@@ -166,9 +178,17 @@ def header(config: EngineConfig, num_layers: int = 6) -> dict[str, Any]:
             "block_size": config.block_size,
             "bytes_per_token": bytes_per_token * num_layers,
             "bytes": config.num_blocks * config.block_size * bytes_per_token * num_layers,
+            "num_host_blocks": config.num_host_blocks,
         },
-        "policies": {"prefix_cache": config.prefix_cache, "eviction": "lru"},
-        "scheduler": {"prefill_chunk": config.prefill_chunk, "max_running": config.max_running},
+        "policies": {"prefix_cache": config.prefix_cache, "eviction": config.eviction, "offload": config.offload},
+        "scheduler": {
+            "prefill_chunk": config.prefill_chunk,
+            "max_running": config.max_running,
+            "token_budget": config.budget,
+            "chunked_prefill": config.chunked_prefill,
+            "order": config.order,
+            "preemption": config.preemption,
+        },
         "seed": 0,
     }
 
@@ -203,6 +223,53 @@ def make_log(
                 pass
         if index == num_requests // 2:
             engine.reset_prefix_cache()
+    return header(config, num_layers), log.records()
+
+
+def make_serving_log(
+    *, num_requests: int = 7, num_layers: int = 6, **options: Any
+) -> tuple[dict[str, Any], list[list[Any]]]:
+    """Requests at once that share a system prompt, in a pool too small for all: one is forked, some are put out.
+
+    With these sizes there are hits, a copy, preemptions by swap, offloaded and fetched prefixes, and a line of waiting.
+    """
+    sizes: dict[str, Any] = {
+        "num_blocks": 24,
+        "block_size": 8,
+        "prefill_chunk": 24,
+        "max_running": 6,
+        "preemption": "swap",
+        "num_host_blocks": 16,
+        "offload": True,
+    }
+    config = EngineConfig(**{**sizes, **options})
+    log = EventLog(config.num_blocks, config.block_size, max_records=10**9)
+    engine = Engine(config, FakeRunner(num_layers, 3), log.append, WordText())
+    chooser = random.Random(5)
+    system = [20 + index * 7 % 300 for index in range(18)]
+
+    def add(index: int) -> int:
+        question = [chooser.randrange(20, 900) for _ in range(5 + index % 4)]
+        start = system if index % 3 else system[:10]
+        return engine.add_request(
+            start + question,
+            max_new_tokens=18 + 4 * (index % 3),
+            prompt=f"system prompt and question {index}",
+            num_samples=2 if index == 1 else 1,
+        )
+
+    for index in range(num_requests):
+        add(index)
+        for _ in range(2 if index < 3 else 1):
+            engine.step()
+        if index == 3:
+            engine.fork(0, 18, 30)
+    while engine.step():
+        pass
+    for index in (0, 1, 2):
+        add(index)
+    while engine.step():
+        pass
     return header(config, num_layers), log.records()
 
 

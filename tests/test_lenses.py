@@ -13,7 +13,7 @@ import pytest
 
 from kvviz.frames import encode_pack
 from tests.browser import Watched, open_browser, static_root
-from tests.page_logs import make_log
+from tests.page_logs import make_log, make_serving_log
 
 LENSES = ("cache", "attention", "pages", "batch")
 
@@ -561,5 +561,142 @@ def test_axe_finds_nothing(page: Any, log: Any, lens: str) -> None:
 def test_every_step_draws_at_every_size(page: Any, log: Any, lens: str) -> None:
     for size in ((390, 420), (340, 260), (1880, 700)):
         show(page, log, lens, size)
+        page.evaluate("() => { for (let k = 0; k < timeline.head; k += 3) for (const p of [0, 0.2, 0.95]) go(k, p); }")
+        assert page.evaluate("root.scrollWidth") <= size[0] + 1
+
+
+@pytest.fixture(scope="module")
+def serving() -> tuple[dict[str, Any], list[list[Any]]]:
+    """Many requests at once in a pool that is too small: copies, swaps, a line of waiting, a host tier."""
+    header, records = make_serving_log(num_blocks=16)
+    return {**header, "capabilities": ["frames", "entries", "triangle"]}, records
+
+
+def test_every_step_of_many_requests_begins_and_ends_as_its_worlds(page: Any, serving: Any) -> None:
+    show(page, serving, "pages")
+    assert page.evaluate("wrongViews()") == []
+
+
+@pytest.mark.parametrize("by", ["address", "prefix"])
+def test_scrubbing_many_requests_back_draws_what_playing_drew(page: Any, serving: Any, by: str) -> None:
+    show(page, serving, "pages", (1000, 560))
+    page.evaluate("(pagesBy) => ui.set({pagesBy})", by)
+    steps = [3, 7, 12, 13, 18, 20, 25, 47]
+    moments = [(k, p) for k in steps for p in (0.0, 0.08, 0.2, 0.45, 0.9)]
+    # A browser paints a canvas in another way once it has been read often.
+    page.evaluate("(moments) => moments.forEach(([k, p]) => { go(k, p); picture(); })", moments)
+    forward = page.evaluate("(moments) => moments.map(([k, p]) => { go(k, p); return picture(); })", moments)
+    back = page.evaluate("(moments) => moments.map(([k, p]) => { go(k, p); return picture(); })", moments[::-1])[::-1]
+    assert len(set(forward)) > len(moments) // 2
+    for moment, one, other in zip(moments, forward, back, strict=True):
+        assert one == other, f"position {moment[0]}, progress {moment[1]}"
+
+
+def test_the_prefix_tree_holds_every_block_once_and_spells_the_requests(page: Any, serving: Any) -> None:
+    show(page, serving, "pages")
+    found = page.evaluate("wrongTrees()")
+    assert found["wrong"] == []
+    assert found["branches"] > 50
+
+
+def test_copies_and_swaps_are_moves(page: Any, serving: Any) -> None:
+    show(page, serving, "pages")
+    moves = page.evaluate("movesByStep()")
+    _, records = serving
+    steps: dict[str, list[int]] = {"copy": [], "out": [], "in": []}
+    step = 0
+    for _, _, event in records:
+        step = event["step"] if event["type"] == "step_started" else step
+        kind = {"block_copied": "copy", "blocks_swapped_out": "out", "blocks_swapped_in": "in"}.get(event["type"])
+        kind = {"block_offloaded": "out", "block_fetched": "in"}.get(event["type"], kind)
+        if kind:
+            steps[kind] += [step] * len(event.get("host_ids", [0]))
+    assert {kind: sorted(found) for kind, found in moves.items()} == steps
+    assert all(steps.values())
+
+
+def test_states_and_the_host_tier_are_written(page: Any, serving: Any) -> None:
+    show(page, serving, "pages", (1240, 980))
+    _, records = serving
+    step = 0
+    for _, _, event in records:
+        step = event["step"] if event["type"] == "step_started" else step
+        if event["type"] == "blocks_swapped_out":
+            break
+    page.evaluate("(k) => go(k)", step - 1)
+    page.evaluate("(k) => go(k)", step)
+    texts = " | ".join(page.evaluate("texts()"))
+    letter = chr(65 + event["request_id"])
+    for part in ("Host tier", "swapped out", "blocks of swapped requests", "waits", "fork of A at token 18"):
+        assert part in texts, part
+    page.evaluate("stage.describe(timeline.scene())")
+    rows = page.locator("table tbody tr").all_inner_texts()
+    assert any(f"entries of request {letter}, which is swapped out" in row for row in rows)
+    assert "host tier holds" in page.locator("#stage-description").inner_text()
+    cursor = page.locator(".lens-cursor")
+    cursor.focus()
+    page.keyboard.press("End")
+    assert "Host block" in page.locator("#pages-block").inner_text()
+
+
+def test_keys_walk_the_prefix_tree(page: Any, serving: Any) -> None:
+    show(page, serving, "pages", (1240, 640))
+    page.evaluate("go(8)")
+    page.get_by_role("button", name="by prefix tree").click()
+    page.evaluate("draw()")
+    assert page.evaluate("ui.pagesBy") == "prefix"
+    page.locator(".lens-cursor").focus()
+    said = []
+    for key in ("Home", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+        said.append(page.locator("#pages-block").inner_text())
+    assert said[0].startswith("Tokens 0–7, “")
+    assert "Prompts part here" in said[0]
+    assert said[1].startswith("Tokens 8–15, “")
+    assert len(set(said[:3])) == 3
+    page.keyboard.press("Enter")
+    assert page.evaluate("ui.selection.pinned.kind") == "block"
+    assert page.evaluate("timeline.position") == 8
+
+
+def test_slabs_of_many_requests_reserve_refuse_and_leave_holes(page: Any, serving: Any) -> None:
+    show(page, serving, "pages")
+    header, records = serving
+    asked = {
+        event["request_id"]: (event["num_prompt_tokens"] or len(event["token_ids"])) + event["max_new_tokens"]
+        for _, _, event in records
+        if event["type"] == "request_added"
+    }
+    for position in (8, 14, 21, 30, 60):
+        found = page.evaluate("(k) => slabsAt(k, false)", position)
+        assert [size for _, _, size in found["slabs"]] == [asked[request] for request, _, _ in found["slabs"]]
+        ends = [start + size for _, start, size in found["slabs"]]
+        starts = [start for _, start, _ in found["slabs"]]
+        assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+        free = sum(hole["size"] for hole in found["holes"])
+        assert free + sum(size for _, _, size in found["slabs"]) == found["capacity"] == 128
+    full = page.evaluate("(k) => slabsAt(k, true)", 14)
+    assert full["slabs"] == []
+    assert len(full["refused"]) > 3
+    page.evaluate("go(14)")
+    page.get_by_role("button", name="model’s full context").click()
+    texts = " ".join(page.evaluate("texts()"))
+    assert f"{header['model']['max_positions']:,} tokens would be reserved for each" in texts
+    assert "contiguous: nobody fits" in texts
+
+
+def test_marks_differ_in_form_and_stand_out(page: Any, serving: Any) -> None:
+    show(page, serving, "pages")
+    found = page.evaluate("markShapes()")
+    assert len(set(found["shapes"].values())) == len(found["shapes"])
+    for name, ratio in found["ratios"].items():
+        assert ratio >= 3, name
+
+
+def test_many_requests_draw_at_every_size(page: Any, serving: Any) -> None:
+    for size in ((390, 420), (1000, 300), (1880, 700)):
+        show(page, serving, "pages", size)
+        page.evaluate("() => { for (let k = 0; k < timeline.head; k += 3) for (const p of [0, 0.2, 0.95]) go(k, p); }")
+        page.evaluate("ui.set({pagesBy: 'prefix', slabFull: true})")
         page.evaluate("() => { for (let k = 0; k < timeline.head; k += 3) for (const p of [0, 0.2, 0.95]) go(k, p); }")
         assert page.evaluate("root.scrollWidth") <= size[0] + 1

@@ -171,7 +171,7 @@ function settled(scene, log) {
   const work = workCaption({ ...scene, step, progress: 0 }, step, log.header, true);
   const done = endCaption(scene, step) ?? (step.chunks.length > 1 ? null : sampleCaption(scene, step));
   const rare = rareCaption(scene, step);
-  if (rare) return joinLong(rare, step.chunks.length > 1 ? work : done ?? work);
+  if (rare) return joinLong(rare, step.chunks.length > 1 ? batchCaption(scene, step, null) : done ?? work);
   return done ? joinLong(done, step.chunks.length > 1 ? work : blockedCaption(scene.after, step)) : step.chunks.length > 1 ? joinLong(work, sampleCaption(scene, step)) : work;
 }
 

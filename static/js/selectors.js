@@ -33,6 +33,7 @@ export function currentRequest(world) {
   for (const request of world.requests.values()) {
     if (request.state === 'running') return request;
     if (request.state === 'waiting') waiting ??= request;
+    else if (request.state !== 'finished') waiting ??= request;
     else if (request.numComputed > 0 || last === null) last = request;
   }
   return last && (last.numComputed > 0 || !waiting) ? last : waiting;
@@ -140,7 +141,7 @@ export function stepTimes(log, request, position) {
   let prefillUs = 0;
   let complete = false;
   for (let step = span.firstStep; step <= Math.min(span.lastStep, position); step++) {
-    if (log.kindAt(step) === 'decode') {
+    if (span.firstTokenStep === 0 && log.kindAt(step) === 'decode') {
       complete = true;
       break;
     }
@@ -151,7 +152,8 @@ export function stepTimes(log, request, position) {
     }
   }
   const last = Math.min(span.lastStep, position);
-  const tokenMs = last >= span.firstStep && log.kindAt(last) === 'decode' ? log.stepUs(last) / 1000 : null;
+  const decodes = last >= span.firstStep && (log.step(last)?.chunks.some((chunk) => chunk.request_id === request.id && chunk.kind === 'decode') ?? false);
+  const tokenMs = decodes ? log.stepUs(last) / 1000 : null;
   return { prefillMs: complete ? prefillUs / 1000 : null, prefillTokens, tokenMs };
 }
 

@@ -31,6 +31,7 @@ export class BlockHistory {
       const seq = record[0];
       switch (event.type) {
         case 'block_allocated': this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id }); break;
+        case 'block_copied': this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id }); break;
         case 'block_evicted': this.#add(event.block_id, { seq, kind: 'evicted', request: null }); break;
         case 'block_shared': this.#add(event.block_id, { seq, kind: 'shared', request: event.request_id }); break;
         case 'blocks_released':

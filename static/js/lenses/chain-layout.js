@@ -13,7 +13,10 @@ const MOST_ROWS = 6;
 const MOST_COMPACT_ROWS = 16;
 /** Height of a row in units of the smallest text. */
 const ROOMY = 6.4;
-export const COMPACT = 3.5;
+const COMPACT = 3.25;
+const DENSE = 2.6;
+/** Width at which rows of one line stand in two columns, when they must. */
+const TWO_COLUMNS = 36;
 /** Chains up to this level of smallness stand in tiles of one size; a longer one is smaller alone. */
 const COMMON_LEVEL = 2;
 /** Who is listed first when not all fit. */
@@ -22,23 +25,24 @@ const RANK = { running: 0, preempted: 1, swapped: 1, waiting: 2, finished: 3 };
 /**
  * The requests in the list: those at work, then those that wait, then the latest that have ended; in order of id.
  * @param {World} world @param {number} room how many fit @param {number|null} wanted a request that must be there
- * @returns {{requests: Request[], numHidden: number}}
+ * @returns {{requests: Request[], hidden: Request[]}}
  */
 export function listedRequests(world, room, wanted) {
   const all = [...world.requests.values()];
   const age = (/** @type {Request} */ request) => (request.state === 'finished' ? -request.id : request.id);
   const order = all.slice().sort((a, b) => Number(b.id === wanted) - Number(a.id === wanted) || RANK[a.state] - RANK[b.state] || age(a) - age(b));
-  const requests = order.slice(0, Math.max(1, room)).sort((a, b) => a.id - b.id);
-  return { requests, numHidden: all.length - requests.length };
+  const most = Math.max(1, room);
+  const byId = (/** @type {Request} */ a, /** @type {Request} */ b) => a.id - b.id;
+  return { requests: order.slice(0, most).sort(byId), hidden: order.slice(most).sort(byId) };
 }
 
 /** @param {PagesPicture} picture @param {Box} area @param {number} heading @param {number} small @param {number|null} wanted
- * @returns {{rows: ChainRow[], numHidden: number}} */
+ * @returns {{rows: ChainRow[], hidden: Request[]}} */
 export function layoutChains(picture, area, heading, small, wanted) {
   const height = area.height - heading;
   const roomy = Math.max(1, Math.min(MOST_ROWS, Math.floor(height / (small * ROOMY))));
   if (picture.after.unfinished.length > roomy) return compactRows(picture, area, heading, small, wanted);
-  const { requests, numHidden } = listedRequests(picture.after, roomy, wanted);
+  const { requests, hidden } = listedRequests(picture.after, roomy, wanted);
   const badge = Math.round(small * 2.6);
   const lane = Math.round(small * 0.9);
   const perRow = height / Math.max(1, requests.length);
@@ -63,7 +67,7 @@ export function layoutChains(picture, area, heading, small, wanted) {
     y += Math.min(perRow, Math.max(used + lane * 1.6, Math.min(limit, small * 6.6)));
     return row;
   });
-  return { rows, numHidden };
+  return { rows, hidden };
 }
 
 /** Blocks that a request may come to hold. @param {Request} request @param {number} blockSize */
@@ -73,25 +77,32 @@ function mostBlocks(request, blockSize) {
 }
 
 /** Badge, words and tiles side by side. @param {PagesPicture} picture @param {Box} area @param {number} heading @param {number} small
- * @param {number|null} wanted @returns {{rows: ChainRow[], numHidden: number}} */
+ * @param {number|null} wanted @returns {{rows: ChainRow[], hidden: Request[]}} */
 function compactRows(picture, area, heading, small, wanted) {
   const height = area.height - heading;
-  const room = Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * COMPACT))));
-  const { requests, numHidden } = listedRequests(picture.after, Math.max(room, 1), wanted);
-  const perRow = Math.min(small * 4.6, height / Math.max(1, requests.length));
+  const live = picture.after.unfinished.length;
+  const fits = (/** @type {number} */ row) => Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * row))));
+  const columns = live > fits(COMPACT) && area.width >= small * TWO_COLUMNS ? 2 : 1;
+  const room = fits(live > fits(COMPACT) * columns ? DENSE : COMPACT);
+  const { requests, hidden } = listedRequests(picture.after, room * columns, wanted);
+  const perColumn = Math.ceil(requests.length / columns);
+  const perRow = Math.min(small * 4.6, height / Math.max(1, perColumn));
+  const gap = Math.round(small * 0.6);
+  const width = (area.width - (columns - 1) * 2 * gap) / columns;
   const badge = Math.round(small * 2.3);
-  const words = Math.round(Math.min(small * 16, Math.max(small * 7, area.width * 0.27)));
-  const tall = perRow - Math.round(small * 0.55);
+  const words = Math.round(Math.min(small * 16, Math.max(small * 6.6, width * 0.33)));
+  const tall = perRow - Math.round(small * 0.4);
   const rows = requests.map((request, index) => {
-    const y = area.y + heading + index * perRow;
-    const x = area.x + badge + Math.round(small * 0.6) + words + Math.round(small * 0.6);
-    const tiles = { x, y, width: area.x + area.width - x, height: tall };
+    const left = area.x + Math.floor(index / perColumn) * (width + 2 * gap);
+    const y = area.y + heading + (index % perColumn) * perRow;
+    const x = left + badge + gap + words + gap;
+    const tiles = { x, y, width: left + width - x, height: tall };
     const layout = layoutChain(tiles, mostBlocks(request, picture.after.blockSize), small, COMMON_LEVEL);
     return {
-      request, area: tiles, layout, compact: true, box: { x: area.x, y, width: area.width, height: tall },
-      badge: { x: area.x, y, width: badge, height: Math.min(tall, small * 2.9) },
-      title: { x: area.x + badge + Math.round(small * 0.6), y, width: words, height: tall },
+      request, area: tiles, layout, compact: true, box: { x: left, y, width, height: tall },
+      badge: { x: left, y, width: badge, height: Math.min(tall, small * 2.9) },
+      title: { x: left + badge + gap, y, width: words, height: tall },
     };
   });
-  return { rows, numHidden };
+  return { rows, hidden };
 }

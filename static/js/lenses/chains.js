@@ -98,7 +98,7 @@ export class Chains {
       const view = block < 0 || gone ? NOTHING : viewIn(picture, request, block, progress, over);
       const fresh = logical >= arriving ? arrived : 1;
       if (!only) this.tiles.push({ request: request.id, logical, block, box, gone, lane: box.y + box.height + layout.gap / 2 });
-      const hit = request.numHitTokens > logical * picture.after.blockSize && !over;
+      const hit = request.numHitTokens > logical * picture.after.blockSize && request.numPreemptions === 0 && !over;
       this.cache.draw(still, `chain/${request.id}/${logical}`, box, layout.gap / 2, `${signOf(view)}/${gone}/${hit}/${Math.round(fresh * 20)}/${block}`, () => {
         still.globalAlpha = fresh;
         paintTile(still, palette, picture, row, box, logical, block, view, gone, hit);
@@ -131,12 +131,12 @@ function quiet(context, palette, picture, { area, badge }, now, progress) {
   const t = texts.pages.without;
   let held = 0;
   for (const block of picture.host(progress).values()) if (block.requestId === now.id) held += 1;
-  const text = now.state === 'swapped' ? fill(held === 1 ? t.swapped.one : t.swapped.many, { n: held })
-    : now.state === 'preempted' ? t.preempted : now.fork ? t.fork : texts.pages.noBlocks;
+  const all = (now.state === 'swapped' ? t.swapped : now.state === 'preempted' ? t.preempted : now.fork ? t.fork : t.waiting).map((text) => fill(text, { n: held }));
   useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'left';
   context.textBaseline = 'middle';
+  const text = all.find((one) => textWidth(context, one) <= area.width) ?? all[all.length - 1];
   context.fillText(fitText(context, text, area.width), area.x, area.y + badge.height / 2);
 }
 
@@ -159,7 +159,7 @@ function header(context, palette, picture, row, request, over) {
   const small = palette.px('text-xs');
   const { x, y, width, height } = row.title;
   const state = over ? t.state.finished : request.state === 'finished' ? '' : t.state[request.state];
-  const tail = [fill(t.tokens, { n: count(request.state === 'waiting' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
+  const tail = [fill(t.tokens, { n: count(request.state === 'waiting' || request.state === 'preempted' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
   const parent = request.fork ? picture.after.requests.get(request.fork.parent_id) : null;
   const name = request.fork ? fill(t.forkOf, { letter: parent?.letter ?? '?', position: request.fork.position })
     : readable(request.prompt.trim() || request.pieces.map((piece) => piece.text).join('').trim()).text;
@@ -171,7 +171,8 @@ function header(context, palette, picture, row, request, over) {
     context.fillStyle = palette.css(over ? 'ink-2' : 'ink');
     context.fillText(fitText(context, name, width), x, middle - small * 0.62);
     context.fillStyle = palette.css('ink-3');
-    context.fillText(fitText(context, tail, width), x, middle + small * 0.68);
+    const short = [tail, state].find((text) => text !== '' && textWidth(context, text) <= width) ?? tail;
+    context.fillText(fitText(context, short, width), x, middle + small * 0.68);
     return;
   }
   useFont(context, palette.font('text-s'));

@@ -9,8 +9,8 @@ import { fillHue, hueOf, hueOutline } from './request-hues.js';
 /** A block's entries on their way. `host` says which end lies in the host tier; `request` null: a cached prefix.
  * @typedef {{kind: 'copy'|'out'|'in', from: number, to: number, request: number|null}} Move */
 
-/** Arrows at the same time; a group that moves together counts as one, so more of them are only dots. */
-const MOST_ARROWS = 6;
+/** Arrows at the same time; a group that moves together counts as one, so more are not drawn. */
+const MOST_ARROWS = 4;
 
 /** @param {StepInfo|null} step @returns {Move[]} */
 export function movesOf(step) {
@@ -54,7 +54,14 @@ function pathBetween(from, to, index) {
   const [cx, cy] = [(ax + bx) / 2 - ((by - ay) / length) * bend, (ay + by) / 2 + ((bx - ax) / length) * bend];
   const [x0, y0] = edge(from, cx, cy);
   const [x1, y1] = edge(to, cx, cy);
+  if (Math.hypot(x1 - x0, y1 - y0) < 24) return overhead(from, to);
   return { x0, y0, x1, y1, cx, cy };
+}
+
+/** Neighbours have no room between them: the arrow goes over their tops. @param {Box} from @param {Box} to @returns {Curve} */
+function overhead(from, to) {
+  const [x0, x1] = [from.x + from.width / 2, to.x + to.width * (to.x > from.x ? 0.4 : 0.6)];
+  return { x0, y0: from.y, x1, y1: to.y, cx: (x0 + x1) / 2, cy: Math.min(from.y, to.y) - 20 };
 }
 
 /** Where the line from the middle of a box to a point leaves the box. @param {Box} box @param {number} x @param {number} y @returns {[number, number]} */

@@ -43,7 +43,8 @@ export class PagesFrame {
   rows = [];
   /** @type {QueueTile[]} */
   queueTiles = [];
-  numHidden = 0;
+  /** @type {Request[]} */
+  hidden = [];
   /** @type {PoolTree|null} the pool by prefix */
   tree = null;
   /** @type {Move[]} */
@@ -92,7 +93,7 @@ export class PagesFrame {
     if (this.tree) this.tree.draw(context, palette, picture, held.world, progress);
     else drawRowNames(context, palette, picture.after.numBlocks, pool);
     drawHeadings(context, palette, space, held, {
-      numHidden: this.numHidden, byPrefix: this.tree !== null, treeHidden: this.tree?.layout.numHidden ?? 0, numHost: this.numHost, slabs,
+      hidden: this.hidden, byPrefix: this.tree !== null, treeHidden: this.tree?.layout.numHidden ?? 0, numHost: this.numHost, slabs,
       capacity: this.slabs.capacity, full: ui.slabFull, context: log.header?.model.max_positions ?? 0,
     });
     this.chains.draw(still, context, palette, picture, this.rows, progress, all);
@@ -131,15 +132,17 @@ export class PagesFrame {
     return this.pool && block >= 0 && block < (this.picture?.after.numBlocks ?? 0) ? poolBox(this.pool, block) : null;
   }
 
-  /** Copies and what goes from tier to tier: on the way while the step takes its blocks, and still to be seen at rest.
+  /** Copies and what goes from tier to tier, on the way while the step takes its blocks. At rest copies are still to be seen; of the
+   * other moves one end holds something else by then.
    * @param {CanvasRenderingContext2D} context @param {number} progress */
   #move(context, progress) {
     const { picture, host, ctx } = this;
-    if (!picture || this.#moves.length === 0) return;
-    const { phases } = picture;
+    const { phases } = picture ?? {};
+    const moves = phases ? this.#moves : this.#moves.filter((move) => move.kind === 'copy');
+    if (!picture || moves.length === 0) return;
     const t = !phases ? 1 : progress <= 0 ? 0 : span(within(phases.blocks, progress), 0.3, 0.8);
     const alpha = !phases || progress <= 0 ? Number(!phases) : 1 - span(within(phases.layers, progress), 0.3, 0.6);
-    drawMoves(context, ctx.palette, this.#moves, (block) => this.boxOf(block), (id) => (host ? poolBox(host, id) : null), t, alpha);
+    drawMoves(context, ctx.palette, moves, (block) => this.boxOf(block), (id) => (host ? poolBox(host, id) : null), t, alpha);
   }
 
   /** Lines of what is hovered or pinned, else of what the step changes. @param {CanvasRenderingContext2D} context @param {number} progress */

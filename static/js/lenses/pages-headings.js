@@ -14,22 +14,33 @@ import { texts } from './texts.js';
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesSpace} space @param {Held} held
- * @param {{numHidden: number, byPrefix: boolean, treeHidden: number, numHost: number, slabs: SlabState, capacity: number, full: boolean, context: number}} facts
+ * @param {{hidden: readonly import('../types.d.ts').Request[], byPrefix: boolean, treeHidden: number, numHost: number, slabs: SlabState, capacity: number, full: boolean, context: number}} facts
  */
 export function drawHeadings(context, palette, space, held, facts) {
   const t = texts.pages;
   const put = (/** @type {Box} */ area, /** @type {string} */ title, /** @type {readonly string[]} */ notes) => heading(context, palette, space.heading, area, title, notes);
   const { world } = held;
   const counts = { ...poolCounts(world), n: world.numBlocks, size: world.blockSize };
-  const { numHidden } = facts;
-  put(space.chains, t.requests, numHidden > 0 ? [fill(numHidden === 1 ? t.hidden.one : t.hidden.many, { n: numHidden })] : []);
+  put(space.chains, t.requests, hiddenNotes(facts.hidden));
   if (facts.byPrefix) {
     const hidden = facts.treeHidden > 0 ? [fill(t.tree.hidden, { n: facts.treeHidden })] : [];
-    put(space.pool, t.tree.title, [...hidden, ...t.tree.hint.map((text) => fill(text, counts))]);
+    const blank = counts.blank > 0 ? [fill(t.tree.blank, counts)] : [];
+    put(space.pool, t.tree.title, [...hidden, [...t.tree.hint.slice(0, 1), ...blank].join(' · '), [...t.tree.hint.slice(1), ...blank].join(' · '), ...t.tree.hint.slice(1)]);
   } else put(space.pool, t.pool, [t.poolCount, t.poolCountShort].map((text) => fill(text, counts)));
   put(space.queue, t.queue, []);
   if (space.host) put(space.host, t.hostTitle, t.hostCount.map((text) => fill(text, { ...hostCounts(world), n: facts.numHost })));
   put(space.slabs, t.slabs, slabNotes(held, facts));
+}
+
+/** Requests without a row, those that have not ended by letter. @param {readonly import('../types.d.ts').Request[]} hidden @returns {string[]} */
+function hiddenNotes(hidden) {
+  const t = texts.pages.hidden;
+  const waiting = hidden.filter((request) => request.state !== 'finished');
+  const over = hidden.length - waiting.length;
+  const ended = over === 0 ? '' : fill(over === 1 ? t.ended.one : t.ended.many, { n: over });
+  if (waiting.length === 0) return ended === '' ? [] : [ended];
+  const letters = fill(t.also, { letters: waiting.map((request) => request.letter).join(' ') });
+  return [[letters, ended].filter(Boolean).join(' · '), letters, fill(waiting.length === 1 ? t.one : t.many, { n: waiting.length })];
 }
 
 /** Blocks of the host tier by what they hold. @param {import('../types.d.ts').World} world */
@@ -43,7 +54,7 @@ export function hostCounts(world) {
 function slabNotes({ world, computed }, { slabs, capacity, full, context }) {
   const t = texts.pages;
   const slots = slabs.slabs.reduce((sum, slab) => sum + slab.size, 0);
-  if (slots === 0) return [...t.slabsNone];
+  if (slots === 0) return (full ? t.slabsNoneFull : t.slabsNone).map((text) => fill(text, { context: count(context) }));
   const holes = holesOf(slabs, capacity);
   const used = Math.round(slabs.slabs.reduce((sum, slab) => sum + Math.min(slab.size, slabComputed(world, slab.request, computed)), 0));
   const values = {

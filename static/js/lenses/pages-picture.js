@@ -121,12 +121,14 @@ export class PagesPicture {
     return t < 0.5 ? { ...before(), ring: span(t, 0.02, 0.12), falling: free ? span(t, 0.15, 0.5) : 0 } : { ...middle(), ring: 1 };
   }
 
-  /** @param {World} world @param {readonly (readonly number[]|undefined)[]} owners @param {number} block @returns {BlockView} */
+  /** @param {World} world @param {Owners} owners @param {number} block @returns {BlockView} */
   #settled(world, owners, block) {
     const count = world.refCount[block];
-    const { filled, fresh } = fillOf(world, block, this.freshFrom);
+    const all = fillOf(world, block, this.freshFrom);
+    const filled = count > 0 ? Math.min(all.filled, owners.reach[block]) : all.filled;
+    const fresh = Math.min(all.fresh, filled);
     return {
-      form: count > 0 ? 'used' : world.hash[block] !== null ? 'cached' : 'blank', owners: owners[block] ?? NOBODY, filled,
+      form: count > 0 ? 'used' : world.hash[block] !== null ? 'cached' : 'blank', owners: owners.of[block] ?? NOBODY, filled,
       fresh: count > 0 ? fresh : 0, freshPart: 1, falling: 0, ring: 0, count,
     };
   }
@@ -176,7 +178,7 @@ export class PagesPicture {
     const { phases, before, after, middle } = this;
     const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([before.free, middle.free, after.free]);
     if (!this.step || !phases || progress <= 0) return { orders, taken: 0, returned: 0 };
-    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.6, 0.95) : 1;
+    const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.47, 0.77) : 1;
     const hasRelease = phases.release[1] > phases.release[0];
     return { orders, taken, returned: hasRelease ? span(within(phases.release, progress), 0.35, 0.8) : 0 };
   }
@@ -190,14 +192,23 @@ function ringOf(t) {
   return clamp(Math.min(span(t, 0, 0.15), 1 - span(t, 0.8, 1)), 0, 1);
 }
 
-/** Requests that use each block. @param {World} world @returns {(number[]|undefined)[]} */
+/** Requests that use each block, and how many of its first entries one of them has computed: what lies behind is left over
+ * from somebody who has a copy of the block now. @typedef {{of: (number[]|undefined)[], reach: Int32Array}} Owners */
+
+/** @param {World} world @returns {Owners} */
 function ownerLists(world) {
   /** @type {(number[]|undefined)[]} */
-  const owners = new Array(world.numBlocks);
+  const of = new Array(world.numBlocks);
+  const reach = new Int32Array(world.numBlocks);
   for (const id of world.unfinished) {
-    for (const block of world.requests.get(id)?.table ?? []) if (block >= 0) (owners[block] ??= []).push(id);
+    const request = world.requests.get(id);
+    request?.table.forEach((block, logical) => {
+      if (block < 0) return;
+      (of[block] ??= []).push(id);
+      reach[block] = Math.max(reach[block], request.numComputed - logical * world.blockSize);
+    });
   }
-  return owners;
+  return { of, reach };
 }
 
 /** @param {World} world @param {number} block @param {number} freshFrom @returns {{filled: number, fresh: number}} */

@@ -15,15 +15,15 @@
 const STACKED_WIDTH = 700;
 const PAD = 16;
 
-/** @param {number} width @param {number} height @param {Palette} palette @param {number} numBlocks @param {{numHost?: number, numRows?: number}} [more] blocks of the host tier, requests that have not ended
+/** @param {number} width @param {number} height @param {Palette} palette @param {number} numBlocks @param {{numHost?: number, numRows?: number, byPrefix?: boolean}} [more] blocks of the host tier, requests that have not ended, the pool as a tree
  * @returns {PagesSpace} */
-export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, numRows = 0 } = {}) {
+export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, numRows = 0, byPrefix = false } = {}) {
   const small = palette.px('text-xs');
   const figure = palette.px('text-figure');
   const heading = Math.round(small * 2);
-  const slabHeight = Math.round(heading + small * 4.6 + Math.max(figure * 1.35, small * 2) + 12);
+  const slabHeight = Math.round(heading + small * 3.8 + 8 + Math.max(figure * 1.2, small * 3));
   const queueHeight = Math.round(heading + queueTileSize(small, numBlocks) * 0.82 + small * 2.1);
-  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows);
+  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows, byPrefix);
   const upper = height - slabHeight - PAD - 14;
   const gutterWidth = Math.max(36, width * 0.04);
   const leftWidth = Math.round((width - 2 * PAD - gutterWidth) * (numBlocks > 150 ? 0.44 : 0.5));
@@ -56,13 +56,14 @@ export function queueTileSize(small, numBlocks) {
 }
 
 /** @param {number} width @param {number} height @param {number} small @param {number} heading @param {number} slabHeight
- * @param {number} queueHeight @param {number} numBlocks @param {number} numHost @param {number} numRows @returns {PagesSpace} */
-function stacked(width, height, small, heading, slabHeight, queueHeight, numBlocks, numHost, numRows) {
+ * @param {number} queueHeight @param {number} numBlocks @param {number} numHost @param {number} numRows @param {boolean} byPrefix @returns {PagesSpace} */
+function stacked(width, height, small, heading, slabHeight, queueHeight, numBlocks, numHost, numRows, byPrefix) {
   const pad = 8;
   const inner = width - 2 * pad;
   const columns = Math.max(1, Math.floor(inner / Math.max(small * 3.6, 44)));
   const tile = numBlocks > 96 ? 18 : inner / columns;
-  const poolHeight = heading + Math.ceil(numBlocks / Math.floor(inner / tile)) * tile * 0.92 + 12;
+  const byAddress = heading + Math.ceil(numBlocks / Math.floor(inner / tile)) * tile * 0.92 + 12;
+  const poolHeight = byPrefix ? Math.max(byAddress, heading + small * 2.6 * Math.min(20, Math.ceil(numBlocks * 0.6))) : byAddress;
   const chainsHeight = Math.round(heading + small * Math.max(12, Math.min(numRows, 10) * 4));
   let y = 4;
   const take = (/** @type {number} */ h) => {

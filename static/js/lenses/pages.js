@@ -80,7 +80,7 @@ class PagesLens {
     const step = scene.step ? scene.step.firstSeq : last?.firstSeq ?? Infinity;
     this.picture = new PagesPicture(scene, step, last);
     const numHost = ctx.log.usesHost ? hostCount(this.picture, ctx.log.header.pool.num_host_blocks ?? 0) : 0;
-    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, { numHost, numRows: scene.after.unfinished.length });
+    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, { numHost, numRows: scene.after.unfinished.length, byPrefix: ctx.ui.pagesBy === 'prefix' });
     if (this.stack.resize(space.width, space.height)) this.frame.blank();
     this.sheet.style.height = `${space.height}px`;
     this.space = space;

@@ -13,11 +13,10 @@ import { texts } from './texts.js';
 
 /** @param {World} world @param {TreeNode} node @param {number} from @param {number} to @returns {string} */
 export function nodeText(world, node, from = 0, to = node.tokens.length) {
-  const request = world.requests.get(node.request);
-  if (!request) return '';
   let text = '';
   for (let i = from; i < to; i += 1) {
-    const piece = request.tokens[node.position + i] === node.tokens[i] ? request.pieces[node.position + i] : null;
+    const request = world.requests.get(node.writers[i]);
+    const piece = request?.tokens[node.position + i] === node.tokens[i] ? request.pieces[node.position + i] : null;
     const { lead, text: body } = readable(piece?.text ?? '·');
     text += (lead > 0 ? ' ' : '') + body;
   }

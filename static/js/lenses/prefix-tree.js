@@ -14,8 +14,8 @@
  * @property {TreeNode|null} parent
  * @property {TreeNode[]} children
  * @property {number} depth 0 for the first block of a prompt
- * @property {number} request whose tokens they are, -1 when it is not known
  * @property {number[]} tokens ids
+ * @property {number[]} writers request that wrote each of them
  * @property {number} position of the first token, -1 when it is not known
  * @property {number} shared how many of its first tokens another branch has too
  * @property {number[]} owners requests that hold it
@@ -72,7 +72,7 @@ export function prefixTree(world, parents) {
 /** @param {Map<string, TreeNode>} nodes @param {string} key @returns {TreeNode} */
 function nodeOf(nodes, key) {
   let node = nodes.get(key);
-  if (!node) nodes.set(key, (node = { key, blocks: [], host: null, parent: null, children: [], depth: 0, request: -1, tokens: [], position: -1, shared: 0, owners: [], ends: [] }));
+  if (!node) nodes.set(key, (node = { key, blocks: [], host: null, parent: null, children: [], depth: 0, tokens: [], writers: [], position: -1, shared: 0, owners: [], ends: [] }));
   return node;
 }
 
@@ -100,16 +100,21 @@ function holdBlock(world, node, block) {
   node.blocks.push(block);
   /** @type {number[]} */
   const tokens = [];
+  /** @type {number[]} */
+  const writers = [];
   const from = block * world.blockSize;
-  for (let slot = from; slot < from + world.blockSize && world.slotSeq[slot] >= 0; slot += 1) tokens.push(world.slotToken[slot]);
-  if (tokens.length > node.tokens.length) Object.assign(node, { tokens, request: world.slotRequest[from], position: world.slotPosition[from] });
+  for (let slot = from; slot < from + world.blockSize && world.slotSeq[slot] >= 0; slot += 1) {
+    tokens.push(world.slotToken[slot]);
+    writers.push(world.slotRequest[slot]);
+  }
+  if (tokens.length > node.tokens.length) Object.assign(node, { tokens, writers, position: world.slotPosition[from] });
 }
 
 /** @param {TreeNode} node @param {number} id @param {readonly import('../types.d.ts').HostEntry[]} entries */
 function holdHost(node, id, entries) {
   node.host = id;
   if (node.tokens.length > 0 || entries.length === 0) return;
-  Object.assign(node, { tokens: entries.map((entry) => entry[4]), request: entries[0][1], position: entries[0][2] });
+  Object.assign(node, { tokens: entries.map((entry) => entry[4]), writers: entries.map((entry) => entry[1]), position: entries[0][2] });
 }
 
 /** Hang a node below the one that it continues; one that is forgotten has a place but holds nothing.

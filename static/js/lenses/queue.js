@@ -26,14 +26,6 @@ export function drawQueue(context, palette, picture, area, heading, progress) {
   const { orders, taken, returned } = picture.queue(progress);
   const [first, middle, last] = orders.map((order) => placesOf(order, area.width, size));
   const t = texts.pages;
-  if (orders[2].length === 0 && orders[0].length === 0) {
-    useFont(context, palette.font('text-s'));
-    context.fillStyle = palette.css('ink-2');
-    context.textAlign = 'left';
-    context.textBaseline = 'middle';
-    context.fillText(fitText(context, t.queueEmpty, area.width), area.x, y + size / 2);
-    return [];
-  }
   const head = returned >= 0.5 ? orders[2][0] : taken >= 0.5 ? orders[1][0] : orders[0][0];
   /** @type {QueueTile[]} */
   const tiles = [];
@@ -46,6 +38,14 @@ export function drawQueue(context, palette, picture, area, heading, progress) {
     drawTile(context, palette, box, picture.after.blockSize, view.form === 'used' ? { ...view, form: 'blank', ring: 1 } : view, { id: String(block), note: '', strong: block === head, letters: [] });
     context.globalAlpha = 1;
     tiles.push({ block, box });
+  }
+  if (tiles.length === 0) {
+    useFont(context, palette.font('text-s'));
+    context.fillStyle = palette.css('ink-2');
+    context.textAlign = 'left';
+    context.textBaseline = 'middle';
+    context.fillText(fitText(context, t.queueEmpty, area.width), area.x, y + small);
+    return tiles;
   }
   ellipsis(context, palette, orders[taken >= 0.5 ? (returned >= 0.5 ? 2 : 1) : 0], area, size, y + tall / 2);
   feet(context, palette, picture, area, head, y + tall + 3, progress);

@@ -63,7 +63,7 @@ export function drawBadge(context, palette, requestId, letter, x, y, width, heig
   context.textBaseline = 'middle';
   if (!over && Math.floor(requestId / NUM_HUES) % 3 > 0) {
     context.fillStyle = hueOf(palette, requestId);
-    roundRect(context, x + width * 0.2, y + height / 2 - size * 0.62, width * 0.6, size * 1.24, 3);
+    roundRect(context, x + width * 0.14, y + height / 2 - size * 0.66, width * 0.72, size * 1.32, 3);
     context.fill();
   }
   context.fillStyle = over ? palette.css(over === 'waits' ? 'ink' : 'ink-2') : palette.css('on-request');

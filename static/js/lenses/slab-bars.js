@@ -131,16 +131,22 @@ function bar(context, palette, area, y, height, stretches, capacity, letterOf) {
     fillHue(context, palette, request);
     context.strokeStyle = palette.css('line-strong');
     context.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), height - 1);
-    letter(context, palette, letterOf(request), x, y + height / 2, done, height);
+    letter(context, palette, letterOf(request), request, x, y + height / 2, done, height);
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {string} text @param {number} x @param {number} y middle
+/** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {string} text @param {number} request @param {number} x @param {number} y middle
  * @param {number} width @param {number} height */
-function letter(context, palette, text, x, y, width, height) {
+function letter(context, palette, text, request, x, y, width, height) {
   const size = Math.min(palette.px('text-s'), height * 0.8);
   useFont(context, `700 ${size}px ${palette.get('font-ui')}`);
-  if (textWidth(context, text) + 8 > width) return;
+  const wide = textWidth(context, text);
+  if (wide + 8 > width) return;
+  if (request >= 4) {
+    // The pattern leaves the letter readable.
+    context.fillStyle = hueOf(palette, request);
+    context.fillRect(x + 2, y - height / 2 + 1, wide + 6, height - 2);
+  }
   context.fillStyle = palette.css('on-request');
   context.textAlign = 'left';
   context.textBaseline = 'middle';
@@ -161,27 +167,25 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   context.fillText(fitText(context, note, area.width * (stacked ? 1 : 0.3)), area.x, y);
   if (refused !== '') {
     context.fillStyle = palette.css('warn');
-    context.textAlign = 'right';
-    const limit = area.width * (stacked ? 1 : 0.34);
+    const limit = area.width * (stacked ? 1 : 0.3);
     const text = t.refused.map((one) => fill(one, { letters: refused })).find((one) => textWidth(context, one) <= limit);
-    context.fillText(text ?? fitText(context, fill(t.refused[1], { letters: refused }), limit), area.x + area.width, stacked ? y + small * 1.3 : y);
-    context.textAlign = 'left';
+    context.fillText(text ?? fitText(context, fill(t.refused[1], { letters: refused }), limit), area.x, y + small * 1.4);
   }
   const [left, right] = [wasteOf(paged.use), wasteOf(slab)];
-  if (left === null && right === null) return;
+  if (left === null && right === null && refused === '') return;
   useFont(context, palette.font('text-figure', 'ui', 700));
   context.fillStyle = palette.css('ink');
   const size = palette.px('text-figure');
   const one = left === null ? '' : fill(t.wastePaged, { percent: percent(left) });
-  const two = right === null ? '' : fill(t.wasteSlab, { percent: percent(right) });
-  const top = stacked ? y + small * (refused === '' ? 1.6 : 2.9) : y + (refused === '' ? 2 : small * 0.9);
+  const two = right !== null ? fill(t.wasteSlab, { percent: percent(right) }) : refused === '' ? '' : t.slabNobody;
+  const top = stacked ? y + small * (refused === '' ? 1.6 : 3) : y + 2;
   if (stacked) {
     context.fillText(fitText(context, one, area.width), area.x, top);
     context.fillText(fitText(context, two, area.width), area.x, top + size * 1.25);
     return;
   }
   useFont(context, palette.font('text-xs'));
-  const noteWidth = textWidth(context, note) + size * 0.5;
+  const noteWidth = Math.max(textWidth(context, note), refused === '' ? 0 : area.width * 0.27) + size * 0.5;
   const room = area.width - noteWidth;
   const scale = Math.min(1, room / (figureWidth(context, palette, size, one, two) + size * 0.8));
   const fitted = Math.floor(size * scale);
