@@ -687,7 +687,7 @@ export const strings = {
       before: 'Before the first step. Click a column to go there.',
       idle: 'the engine stood still {percent} of the time', idleHint: 'Times are by the clock. Between its steps the engine waits for the speed that is set, for a person, or while a miss is measured.',
       none: '–', notYet: 'not yet', unknown: 'before this log', firstShort: 'first token {time}',
-      restOne: '{worst}', restCalm: '{median}, worst {worst}', restWorst: '{median}, worst {worst}: {cause}', restStill: '{median}, worst {worst}: {cause} (standing still {still})',
+      restOne: '{worst}', restCalm: '{median}, worst {worst}', restWorst: '{median}, worst {worst}: {cause}', restStill: '{median}, worst at work {worst}: {cause}',
       firstLong: 'First token {time} after it came.', medianLong: 'Median of {n} times between tokens: {time}.', spikeLong: '{time} until the token of step {step}: {causes}.', spikesMore: 'And {n} more long waits.',
       steps: { one: '1 step', many: '{n} steps' },
       cause: {
