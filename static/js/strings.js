@@ -414,7 +414,7 @@ export const strings = {
     order: 'Order',
     orders: { fcfs: 'first come, first served', priority: 'by priority' },
     preemption: 'When blocks run out',
-    preemptions: { recompute: 'put one out, compute it again', swap: 'put one out, swap to the host' },
+    preemptions: { recompute: 'compute one again', swap: 'swap one to the host' },
     hostBlocks: 'Host blocks',
     eviction: 'Reused first',
     evictions: { lru: 'least recently used', fifo: 'cached first', lfu: 'hit least often', random: 'by lot' },
