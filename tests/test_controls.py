@@ -33,7 +33,11 @@ SCENARIOS = (
 #: Commands are kept and answered here, and none reaches the engine.
 LISTEN = """() => {
   window.said = [];
-  kvviz.transport.send = async (command) => { window.said.push(command); return {request_id: 0, log_id: 'x', ok: true}; };
+  kvviz.transport.send = async (command) => {
+    window.said.push(command);
+    return {request_id: 0, log_id: 'x', ok: true};
+  };
+  window.head = () => kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head);
 }"""
 
 
@@ -132,32 +136,34 @@ def test_a_number_out_of_range_is_refused_in_place_also_when_folded_away(view: V
 
 def test_a_candidate_branches_off_there(view: View) -> None:
     page = view.page
-    request = page.evaluate("""() => { const request = [...kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.values()][0];
-      kvviz.ctx.ui.set({requestId: request.id});
-      return {id: request.id, prompt: request.promptLength, max: request.maxNewTokens, tokens: request.tokens.length}; }""")
-    for position, more in ((request["tokens"] - 3, {}), (request["tokens"] - 1, {"max_new_tokens": request["max"] + 16})):
+    request = page.evaluate("""() => {
+      const {id, promptLength, maxNewTokens, tokens} = [...head().requests.values()][0];
+      kvviz.ctx.ui.set({requestId: id});
+      return {id, prompt: promptLength, max: maxNewTokens, tokens};
+    }""")
+    end = len(request["tokens"])
+    for position, more in ((end - 3, {}), (end - 1, {"max_new_tokens": request["max"] + 16})):
         page.evaluate("(position) => kvviz.tape.choose(position)", position)
         candidates = page.evaluate(
-            "([id, position]) => kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.get(id).candidates.get(position)",
-            [request["id"], position],
+            "([id, position]) => head().requests.get(id).candidates.get(position)", [request["id"], position]
         )
         assert page.locator(".candidate-chosen").inner_text().endswith("chosen")
         branches = page.locator(".candidates .candidate-branch")
         assert branches.count() == len(candidates) - 1
         branches.nth(1).click()
-        chosen = page.evaluate("([id, p]) => kvviz.ctx.timeline.keyframes.at(kvviz.ctx.timeline.head).requests.get(id).tokens[p]", [request["id"], position])
+        chosen = request["tokens"][position]
         other = [candidate["token_id"] for candidate in candidates if candidate["token_id"] != chosen][1]
         fork = {"command": "fork", "request_id": request["id"], "position": position, "token_id": other, **more}
         assert said(view)[-1] == fork
         assert page.is_hidden("#popover")
         assert view.state()["pinned"]
     page.evaluate("kvviz.ctx.ui.clear()")
-    page.evaluate("(position) => kvviz.tape.choose(position)", request["tokens"] - 4)
+    page.evaluate("(position) => kvviz.tape.choose(position)", end - 4)
     page.get_by_role("button", name="Branch here and sample again").click()
     assert said(view)[-1] == {
         "command": "fork",
         "request_id": request["id"],
-        "position": request["tokens"] - 4,
+        "position": end - 4,
         "token_id": None,
     }
 
