@@ -1,4 +1,4 @@
-"""Logs of many requests at once for tests of the batch lens: the real engine over the stub runner, by a made-up clock."""
+"""Logs of many requests at once for tests of the batch lens: the real engine over a stub, by a made-up clock."""
 
 from __future__ import annotations
 

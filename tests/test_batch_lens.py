@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from kvviz.world import World
 from tests.batch_logs import batch_log, load_log
 from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
 
@@ -24,7 +27,7 @@ MODEL = """async ({header, records, cut}) => {
     end: request.end, endStep: request.end ? request.endStep : null, states: request.states,
     after: model.stateAt(request, model.headStep + 1), before: model.stateAt(request, request.firstStep - 1),
     latency: latencyOf(model, request)}));
-  const steps = model.steps.map(({step, used, cached, host, numTokens, budget}) => [step, used, cached, host, numTokens, budget]);
+  const steps = model.steps.map((one) => [one.step, one.used, one.cached, one.host, one.numTokens, one.budget]);
   return {requests, steps};
 }"""
 
@@ -100,7 +103,7 @@ class Expected:
                 inside = False
                 for one in self.states:
                     ended = self.ends.get(one)
-                    if step >= self.first[one] and (ended is None or ended[1] == step and one in chunks):
+                    if step >= self.first[one] and (ended is None or (ended[1] == step and one in chunks)):
                         self.states[one].append(chunks.get(one, now[one]))
                 used = sum(count > 0 for count in ref)
                 cached = sum(h and not count for h, count in zip(hashed, ref, strict=True))
@@ -122,7 +125,7 @@ def test_states_and_fill_of_random_loads_are_those_that_python_finds(page: Any, 
         assert request["endStep"] == expected.ends[one][1]
         assert request["before"] == "none"
         times = expected.times[one]
-        intervals = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        intervals = [later - earlier for earlier, later in pairwise(times)]
         assert request["latency"]["intervals"] == intervals
         assert request["latency"]["firstUs"] == (times[0] - expected.added[one] if times else None)
         median = statistics.median(intervals) if intervals else None
@@ -259,7 +262,8 @@ def busy() -> tuple[dict[str, Any], list[list[Any]]]:
 def test_a_click_and_enter_go_to_the_step_and_select_the_request(page: Any, busy: Any) -> None:  # noqa: F811
     show(page, busy, "batch")
     page.evaluate("go(9)")
-    spot = page.evaluate("""() => { const {space, columns} = stage.lens.frame; const box = root.querySelector('.batch-scroll').getBoundingClientRect();
+    spot = page.evaluate("""() => { const {space, columns} = stage.lens.frame;
+      const box = root.querySelector('.batch-scroll').getBoundingClientRect();
       return [box.x + columns.left(columns.columnOf(30)) + columns.width / 2, box.y + 2.5 * space.rowHeight]; }""")
     page.mouse.move(*spot)
     assert page.locator(".lens-tip").inner_text().startswith("C, step 30")
@@ -320,8 +324,51 @@ def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:  # noqa: F811
         page.evaluate("() => { for (let k = 0; k < timeline.head; k += 50) go(k, 0.3); }")
         assert page.evaluate("stage.lens.frame.columns.per") > 1
         right = page.evaluate(
-            "(() => { const {columns, space} = stage.lens.frame; return columns.left(columns.count) - space.x - space.stepsWidth; })()"
+            "(({columns, space}) => columns.left(columns.count) - space.x - space.stepsWidth)(stage.lens.frame)"
         )
         assert right <= 1
         assert page.evaluate("root.scrollWidth") <= size[0] + 1
         assert page.evaluate("stage.numFailures") == 0
+
+
+def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any) -> None:  # noqa: F811
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    header, records = busy
+    half = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 20)
+    for size in ((1060, 600), (390, 480)):
+        show(page, (header, records[:half]), "batch", size)
+        page.evaluate("go(9)")
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+        options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
+        results = axe.Axe().run(page, context="#stage", options=options)
+        assert results.violations_count == 0, results.generate_report()
+
+
+def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy: Any) -> None:  # noqa: F811
+    """From a checkpoint on, states and pool are those of the whole log; times before it are not known."""
+    header, records = busy
+    pool = header["pool"]
+    world = World(pool["num_blocks"], pool["block_size"])
+    cut = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 18)
+    for record in records[:cut]:
+        world.apply(record)
+    page.wait_for_function("window.ready")
+    checkpoint = json.loads(json.dumps(world.to_json()))
+    found = page.evaluate(
+        """async ({header, records, checkpoint, firstSeq}) => {
+          const [{Log}, {BatchModel}] = await Promise.all(
+            ['log', 'lenses/batch-model'].map((name) => import(`/static/js/${name}.js`)));
+          const log = new Log();
+          log.begin({header, logId: 'a', sessionId: 's', kind: 'live', firstSeq, checkpoint});
+          log.append(records);
+          const model = new BatchModel(log);
+          model.advance();
+          return {steps: model.steps.map(({step, used, cached, host}) => [step, used, cached, host]),
+            states: [...model.requests.values()].map((request) => [request.id, request.states])};
+        }""",
+        {"header": header, "records": records[cut:], "checkpoint": checkpoint, "firstSeq": cut},
+    )
+    expected = Expected(header, records)
+    assert found["steps"] == [step[:4] for step in expected.steps if step[0] >= 18]
+    for one, states in found["states"]:
+        assert states == expected.states[one][max(0, 18 - expected.first[one]) :]

@@ -1,4 +1,4 @@
-"""The recordings that ship: each shows its mechanic, every digest is right, and the page shows the figures of the events."""
+"""The recordings that ship: each shows its mechanic, its digests are right, and the page shows the events' figures."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def server() -> Iterator[Running]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_the_figures_of_the_events(name: str, browser: Any, server: Running) -> None:
-    """Each recording in the page: every digest, what the pool holds after each of some steps, and who is in the batch."""
+    """Each recording in the page: every digest, what the pool holds after some steps, and who is in the batch."""
     header, records = recorded(name)
     sessions = {entry["id"]: entry["session_id"] for entry in httpx.get(f"{server.url}/api/recordings").json()}
     session = next(session for known, session in sessions.items() if name in known)

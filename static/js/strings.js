@@ -583,7 +583,7 @@ export const strings = {
     order: 'Order',
     orders: { fcfs: 'first come, first served', priority: 'by priority' },
     preemption: 'When blocks run out',
-    preemptions: { recompute: 'put one out, compute it again', swap: 'put one out, swap to the host' },
+    preemptions: { recompute: 'compute one again', swap: 'swap one to the host' },
     hostBlocks: 'Host blocks',
     eviction: 'Reused first',
     evictions: { lru: 'least recently used', fifo: 'cached first', lfu: 'hit least often', random: 'by lot' },
@@ -891,7 +891,7 @@ export const strings = {
       before: 'Before the first step. Click a column to go there.',
       idle: 'the engine stood still {percent} of the time', idleHint: 'Times are by the clock. Between its steps the engine waits for the speed that is set, for a person, or while a miss is measured.',
       none: '–', notYet: 'not yet', unknown: 'before this log', firstShort: 'first token {time}',
-      restOne: '{worst}', restCalm: '{median}, worst {worst}', restWorst: '{median}, worst {worst}: {cause}', restStill: '{median}, worst {worst}: {cause} (standing still {still})',
+      restOne: '{worst}', restCalm: '{median}, worst {worst}', restWorst: '{median}, worst {worst}: {cause}', restStill: '{median}, worst at work {worst}: {cause}',
       firstLong: 'First token {time} after it came.', medianLong: 'Median of {n} times between tokens: {time}.', spikeLong: '{time} until the token of step {step}: {causes}.', spikesMore: 'And {n} more long waits.',
       steps: { one: '1 step', many: '{n} steps' },
       cause: {

@@ -23,7 +23,7 @@ export function fullest(model, columns, column) {
 }
 
 /** A budget this many times what any step spent would make the bars flat, so it stands beside the scale. */
-const FAR = 3;
+const FAR = 2.5;
 
 /** @param {BatchModel} model @returns {{budget: number|null, most: number, far: boolean}} the budget, the top of the scale, and whether the budget lies beyond */
 export function budgetScale(model) {

@@ -3,7 +3,7 @@ import { h, icon, PATHS, setAttribute, setText } from '../dom.js';
 import { clip, fill } from '../text.js';
 import { letterOf } from '../state.js';
 import { latencyOf } from './batch-latency.js';
-import { latencyText, restText, time } from './batch-text.js';
+import { restText, time } from './batch-text.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../types.d.ts').Ctx} Ctx */
@@ -90,7 +90,6 @@ export class BatchRows {
     const first = latency.firstUs === null ? (request.end ? t.none : request.numSettled > 0 ? t.unknown : t.notYet) : time(latency.firstUs);
     setText(row.first, space.wide ? first : fill(t.firstShort, { time: first }));
     setText(row.rest, restText(latency));
-    row.rest.title = row.first.title = latencyText(latency);
   }
 
   /** @param {import('../types.d.ts').Command} command */

@@ -54,7 +54,7 @@ export function restText(latency) {
   if (medianUs === null || !worst) return t.none;
   const values = { median: time(medianUs), worst: time(worst.us) };
   const { worstAtWork } = latency;
-  if (worstAtWork && worstAtWork !== worst) return fill(t.restStill, { ...values, worst: time(worstAtWork.us), cause: causeText(worstAtWork.causes[0], 'short'), still: time(worst.us) });
+  if (worstAtWork && worstAtWork !== worst) return fill(t.restStill, { ...values, worst: time(worstAtWork.us), cause: causeText(worstAtWork.causes[0], 'short') });
   if (latency.intervals.length === 1) return fill(t.restOne, values);
   return spikes.length > 0 && worst.causes.length > 0 ? fill(t.restWorst, { ...values, cause: causeText(worst.causes[0], 'short') }) : fill(t.restCalm, values);
 }

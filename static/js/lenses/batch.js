@@ -35,6 +35,8 @@ class BatchLens {
   position = 0;
   playing = false;
   tableAt = 0;
+  /** What the table was filled from. */
+  told = '';
   /** Where the keyboard is. */
   cursor = { row: 0, step: 0 };
   /** @type {BatchRequest[]} */
@@ -78,6 +80,7 @@ class BatchLens {
     const { scroll, charts, cursorBox } = this;
     for (const box of [scroll, charts]) {
       box.addEventListener('pointermove', (event) => this.#point(event));
+      box.addEventListener('pointerdown', (event) => this.#point(event));
       box.addEventListener('pointerleave', () => this.#leave());
       box.addEventListener('click', (event) => this.#click(event));
     }
@@ -167,7 +170,9 @@ class BatchLens {
   }
 
   #tell() {
-    fillBatchTable(this.table, this.model, this.rows, this.step);
+    const told = `${this.model.version}:${this.step}:${this.rows.length}`;
+    if (told !== this.told) fillBatchTable(this.table, this.model, this.rows, this.step);
+    this.told = told;
     this.#cursorValue();
   }
 
