@@ -129,7 +129,9 @@ def test_fold_of_many_requests_equals_python(page: Any, name: str) -> None:
     middle = expected[len(expected) // 2]
     rest = load.records[middle["seq"] + 1 :]
     page.evaluate(SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
-    assert json.loads(page.evaluate("JSON.stringify(toCheckpoint(timeline.keyframes.at(timeline.head)))")) == expected[-1]
+    assert (
+        json.loads(page.evaluate("JSON.stringify(toCheckpoint(timeline.keyframes.at(timeline.head)))")) == expected[-1]
+    )
 
 
 def test_the_loads_have_every_type() -> None:

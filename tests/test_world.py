@@ -146,6 +146,7 @@ CHANGES: dict[str, list[Callable[[dict[str, Any]], None]]] = {
     "step_finished": [shifted("step"), other_digest],
 }
 
+
 def nobody(event: dict[str, Any]) -> None:
     event["request_id"] = 10**6
 
