@@ -127,11 +127,12 @@ export class BatchFrame {
    * @param {CanvasRenderingContext2D} context @param {StepColumns} columns @param {number} moment @param {number} step @param {number} y @param {number} height */
   #moment(context, columns, moment, step, y, height) {
     const { palette } = this.ctx;
+    const { em, x, stepsWidth } = /** @type {BatchSpace} */ (this.space);
     const now = columns.at(moment);
     const end = columns.left(columns.count);
     if (end - now > 0.5) {
       context.fillStyle = palette.css('ground', VEIL);
-      context.fillRect(now, y - 2, end - now + (this.space?.em ?? 0) * 1.2, height + 2);
+      context.fillRect(now, y - 2, Math.max(end + em * 1.2, x + stepsWidth + 1) - now, height + 2);
     }
     if (step <= columns.base || step > columns.base + columns.numSteps) return;
     const mark = palette.px('mark');
