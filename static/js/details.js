@@ -226,6 +226,9 @@ function request(id, look) {
     [inspector.generatedTokens, count(item.tokens.length - item.promptLength)], [inspector.computed, count(item.state === 'finished' ? 0 : item.numComputed)],
     [inspector.sampling, sampling],
   ];
+  const { pages } = ctx.strings.lenses;
+  if (item.state !== 'finished' && pages.state[item.state] !== '') rows.unshift([inspector.state, pages.state[item.state]]);
+  if (item.fork) rows.push(['', fill(pages.forkOf, { letter: world.requests.get(item.fork.parent_id)?.letter ?? '?', position: item.fork.position })]);
   if (item.salt !== null) rows.push([inspector.salt, item.salt]);
   const turns = conversation(world, item);
   if (turns.length > 1) rows.push([inspector.continues, turns.slice(0, -1).map((turn) => turn.letter).join(' → ')]);

@@ -97,7 +97,7 @@ export class Chains {
       const gone = over && (block < 0 || this.isGone(request, logical, block));
       const view = block < 0 || gone ? NOTHING : viewIn(picture, request, block, progress, over);
       const fresh = logical >= arriving ? arrived : 1;
-      if (!only) this.tiles.push({ request: request.id, logical, block, box, gone, lane: box.y + box.height + layout.gap / 2 });
+      if (!only) this.tiles.push({ request: request.id, logical, block, box, gone, lane: row.compact ? row.box.y + row.box.height + 1 : box.y + box.height + layout.gap / 2 });
       const hit = request.numHitTokens > logical * picture.after.blockSize && request.numPreemptions === 0 && !over;
       this.cache.draw(still, `chain/${request.id}/${logical}`, box, layout.gap / 2, `${signOf(view)}/${gone}/${hit}/${Math.round(fresh * 20)}/${block}`, () => {
         still.globalAlpha = fresh;
