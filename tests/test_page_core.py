@@ -187,13 +187,18 @@ def test_one_altered_event_is_found(page: Any, name: str) -> None:
     assert after is False
 
 
+def other_preemption(event: dict[str, Any]) -> None:
+    """Recompute for swap, or swap for recompute."""
+    event["reason"]["code"] = {"swap": "recompute", "recompute": "swap"}[event["reason"]["code"]]
+
+
 LOAD_LIES = {
     "a parent": ("request_forked", lambda event: event.update(parent_id=event["parent_id"] + 1)),
     "a fork's block": ("request_forked", lambda event: event["block_ids"].__setitem__(0, event["block_ids"][0] + 1)),
     "a fork's tokens": ("request_forked", lambda event: event.update(num_computed=event["num_computed"] - 1)),
     "a victim": ("request_preempted", lambda event: event.update(request_id=event["request_id"] - 1)),
     "lost tokens": ("request_preempted", lambda event: event["reason"].update(num_lost_tokens=0)),
-    "how a victim waits": ("request_preempted", lambda event: event["reason"].update(code="recompute")),
+    "how a victim waits": ("request_preempted", other_preemption),
     "a host block": ("blocks_swapped_out", lambda event: event["host_ids"].__setitem__(0, 77)),
     "a block swapped out": ("blocks_swapped_out", lambda event: event["block_ids"].__setitem__(0, 0)),
     "a host block back": ("blocks_swapped_in", lambda event: event["host_ids"].__setitem__(0, 77)),

@@ -271,7 +271,8 @@ def test_the_drawer_says_when_a_conversation_can_go_on(browser: Any, nothing: Pa
         assert view.state()["finished"] == 0
         view.press("KeyD")
         assert view.page.inner_text(".form-notice") == (
-            "Request A is running. Another prompt waits behind it; the conversation can be continued when it has ended."
+            "Request A is at work. Another prompt joins it, or waits until there is room; the conversation can be "
+            "continued when nothing runs."
         )
         assert button.is_disabled()
         assert view.page.get_by_role("button", name="Cancel request A").is_visible()
