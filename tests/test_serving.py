@@ -94,7 +94,8 @@ def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
     assert [run.tokens[request_id] for request_id in ids] == want
     told = Counter(event.type for event in run.events)
     code = {event.reason.code for event in run.events if isinstance(event, RequestPreempted)}
-    assert code == {preemption}
+    # With a window in every layer a request is let in only when the most that it will ever hold is free.
+    assert code == (set() if kind == "mistral" else {preemption})
     assert told["block_evicted"], "the pool is small enough that something is forgotten"
     assert told["block_offloaded"]
     assert max(len(event.chunks) for event in run.events if event.type == "step_scheduled") > 2

@@ -90,7 +90,7 @@ def test_a_worker_does_jobs_in_order_and_lets_others_in() -> None:
 def test_the_engine_never_runs_on_the_callers_thread() -> None:
     models: list[FakeModel] = []
 
-    def open_model(settings: RunSettings) -> Any:
+    def open_model(settings: RunSettings, scenario: str | None = None) -> Any:
         models.append(FakeModel(settings))
         return models[-1]
 
@@ -138,7 +138,7 @@ def test_play_without_work_waits_for_it() -> None:
 
 
 def test_a_refused_start_leaves_the_old_log() -> None:
-    def open_model(settings: RunSettings) -> Any:
+    def open_model(settings: RunSettings, scenario: str | None = None) -> Any:
         return FakeModel(settings)
 
     source = LiveSource(open_model, Turns())
