@@ -88,7 +88,7 @@ def test_reconnecting_at_fifty_random_moments_has_no_gap_and_no_repeat() -> None
     received: list[Any] = []
     query, num_cuts_while_running = "", 0
     with (
-        running(ServerConfig(limits=Limits(batch_records=7)), fake_load(forward_s=0.004)) as server,
+        running(ServerConfig(limits=Limits(batch_records=7)), fake_load(forward_s=0.02)) as server,
         server.connect() as driver,
     ):
         source = server.app.state.sessions._sessions["live"].source
