@@ -113,7 +113,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="2-long-prompt",
-        title="A long prompt in four chunks",
+        title="A long prompt in three chunks",
         config=EngineConfig(num_blocks=20, max_running=1),
         acts=(Ask(prompt=LONG, max_new_tokens=36),),
         keep_entries=True,
@@ -196,10 +196,10 @@ SCENARIOS = (
     Scenario(
         name="11-offload",
         title="Evicted prefixes go to the host tier and come back on a hit",
-        config=EngineConfig(num_blocks=8, num_host_blocks=16, offload=True),
+        config=EngineConfig(num_blocks=7, num_host_blocks=16, offload=True),
         acts=(
             Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=10),
-            Ask(prompt=STORIES[0], max_new_tokens=40),
+            Ask(prompt=STORIES[0], max_new_tokens=64),
             Ask(prompt=GUIDE + "Who made this vase?", max_new_tokens=10),
         ),
     ),

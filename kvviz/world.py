@@ -348,6 +348,7 @@ class World:
 
     def _on_kv_written(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
+        self._expect(request.state == "running", "the request does not run")
         for position, slot in zip(event["positions"], event["slots"], strict=True):
             self._expect(position == request.num_computed, f"position {position} is not the next one")
             block_id = request.table[position // self.block_size]

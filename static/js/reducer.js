@@ -114,6 +114,7 @@ const cases = {
   kv_written(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
+    if (request.state !== 'running') contradiction(world, `request ${request.letter} wrote while ${request.state}`);
     const size = world.blockSize;
     const { positions, slots } = event;
     if (positions.length !== slots.length) contradiction(world, `${positions.length} positions but ${slots.length} slots`);
