@@ -134,7 +134,7 @@ def server() -> Iterator[Running]:
 
 def figures(page: Any) -> tuple[int, ...]:
     """Blocks in use and blocks that are free but cached, as the Pages lens says them."""
-    text = page.evaluate("() => kvviz.stage.lens.describe(kvviz.ctx.timeline.scene())")
+    text = page.evaluate("() => kvviz.stage.lens?.describe(kvviz.ctx.timeline.scene()) ?? ''")
     said = re.search(r"(\d+) blocks? (?:is|are) in use, (\d+) (?:is|are) free but still cached", text)
     return tuple(map(int, said.groups())) if said else ()
 
@@ -166,8 +166,8 @@ def test_the_page_shows_the_figures_of_the_events(name: str, browser: Any, serve
     page.keyboard.press("4")
     letters = [chr(65 + request_id) for request_id in range(len(events(records, "request_added")))]
     wait_for(lambda: page.evaluate("() => kvviz.stage.name") == "batch")
-    text = page.evaluate("() => document.querySelector('#stage').textContent")
-    assert all(letter in text for letter in letters)
+    named = "() => document.querySelector('#stage').textContent"
+    wait_for(lambda: all(f"Request {letter}" in page.evaluate(named) for letter in letters), 10)
     assert watched.errors == []
     assert watched.foreign == []
     page.close()
