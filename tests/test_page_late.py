@@ -146,7 +146,7 @@ def test_a_recording_from_a_server_that_starts_again_is_the_same(browser: Any, r
     with running(config, port=server.port):
         view.page.evaluate("kvviz.transport.retry()")
         view.until(lambda state: state["connection"] == "open" and state["folded"])
-        assert view.page.is_hidden("#banner")
+        view.page.wait_for_selector("#banner", state="hidden")
         close(view)
 
 
