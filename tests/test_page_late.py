@@ -142,6 +142,7 @@ def test_a_recording_from_a_server_that_starts_again_is_the_same(browser: Any, r
     with running(config) as server:
         view = View(browser, f"{server.url}/?session=1-one&step=5")
         view.until(lambda state: state["folded"] and state["position"] == 5)
+        view.page.wait_for_function("() => kvviz.stage.lens !== null")  # its script is here before the server goes
     view.until(lambda state: state["connection"] == "lost")
     with running(config, port=server.port):
         view.page.evaluate("kvviz.transport.retry()")
@@ -270,6 +271,7 @@ def test_the_drawer_says_when_a_conversation_can_go_on(browser: Any, nothing: Pa
         view.until(lambda state: not state["playing"] and not state["moving"])
         assert view.state()["finished"] == 0
         view.press("KeyD")
+        view.page.wait_for_function("() => document.querySelector('.form-notice').textContent !== ''")
         assert view.page.inner_text(".form-notice") == (
             "Request A is at work. Another prompt joins it, or waits until there is room; the conversation can be "
             "continued when nothing runs."
