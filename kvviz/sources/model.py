@@ -79,6 +79,15 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
                 setting="pool_bytes",
             )
         config = EngineConfig(**given, num_blocks=blocks_in_bytes(settings.pool_bytes, block_bytes))
+    host_bytes = config.num_host_blocks * block_bytes
+    if host_bytes > max_pool_bytes:
+        raise ConfigError(
+            f"{config.num_host_blocks:,} host blocks × {config.block_size} tokens × {bytes_per_token:,} B are "
+            f"{host_bytes:,} B, and a host tier may take {max_pool_bytes:,} B here; use at most "
+            f"{max_pool_bytes // block_bytes:,} blocks of this size.",
+            setting="num_host_blocks",
+            high=max_pool_bytes // block_bytes,
+        )
     if config.num_blocks * block_bytes > max_pool_bytes:
         raise ConfigError(
             f"{config.num_blocks:,} blocks × {config.block_size} tokens × {bytes_per_token:,} B are "
