@@ -87,8 +87,9 @@ class PrefixMemory:
         if gone is not None and gone.gone_since is not None:
             return LookupReason(code="evicted", position=start, num_shared_tokens=shared, step=gone.gone_since)
         if shared > start or (num_hits and self._children.get((hashes[num_hits - 1], ()))):
-            code = "less_than_block" if shared < block_size else "differs"
-            return LookupReason(code=code, position=shared, num_shared_tokens=shared)  # type: ignore[arg-type]
+            if shared < block_size:
+                return LookupReason(code="less_than_block", position=shared, num_shared_tokens=shared)
+            return LookupReason(code="differs", position=shared, num_shared_tokens=shared)
         if num_hits:
             return LookupReason(code="ends", position=start, num_shared_tokens=shared)
         other = self._other_keys(token_ids, block_size, keys)

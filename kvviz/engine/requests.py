@@ -67,11 +67,6 @@ class Request:
         self.token_hash = extend_token_hash(self.token_hash, (token_id,))
         extend_hashes(self.hashes, self.token_ids, self.block_size, self.extra_keys)
 
-    @property
-    def is_unfinished_prompt(self) -> bool:
-        """Whether tokens that were known beforehand are still to be computed."""
-        return self.num_computed < self.num_tokens - 1 or self.num_generated == 0
-
     def slots(self, start: int, stop: int) -> list[int]:
         """Pool slots of positions `start` … `stop` - 1. Every one of them must have a block."""
         return [self._slot(position) for position in range(start, stop)]
