@@ -1,9 +1,9 @@
 """`kvviz bench --page`: what the page costs the browser while the model decodes, read from Chromium's own trace.
 
 A server with the default model, a pool of 512 blocks and 2,048 tokens of context, as fast as it goes; the page at 1440
-× 900 on the Cache lens plays at 4× from where the model was. Main-thread work of an animation frame is the processor
-time of all tasks of the page's main thread between two frames, and not the time for which the model kept it waiting.
-Needs the `test` extra (Playwright) and a Chromium.
+× 900 on the Cache lens plays at 4× from where the model was. Main-thread work of an animation frame is the sum of
+the tasks of the page's main thread between two frames, waiting for a core included. Needs the `test` extra (Playwright)
+and a Chromium.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHROMIUM_ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """Work per animation frame in ms of processor time (median and 95th percentile), share of late frames, and load."""
+    """Work per animation frame in ms (median and 95th percentile), share of late frames, and what was going on."""
 
     num_frames: int
     work_median_ms: float
@@ -112,16 +112,16 @@ def _read(events: list[dict[str, Any]], model_steps: int) -> PageResult:
     thread = (fired[0]["pid"], fired[0]["tid"])
     starts = sorted(event["ts"] for event in fired if (event["pid"], event["tid"]) == thread)
     tasks = [
-        (event["ts"], event.get("dur", 0), event.get("tdur", 0))
+        (event["ts"], event.get("dur", 0))
         for event in events
         if event.get("name") == "RunTask" and (event["pid"], event["tid"]) == thread
     ]
     work = [0.0] * len(starts)
     index = 0
-    for ts, duration, cpu in sorted(tasks):
+    for ts, duration in sorted(tasks):
         while index + 1 < len(starts) and starts[index + 1] <= ts + duration / 2:
             index += 1
-        work[index] += cpu / 1_000
+        work[index] += duration / 1_000
     intervals = [(after - before) / 1_000 for before, after in pairwise(starts)]
     return PageResult(
         num_frames=len(starts),
