@@ -8,7 +8,9 @@ Dimension key: L layers · H query heads · T tokens read · n new tokens · C c
 
 from __future__ import annotations
 
+import itertools
 import math
+import mmap
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -28,6 +30,10 @@ MAX_PACK_CELLS = 512 * 39
 FRAME_BUDGET = 256 * 2**20
 #: Requests whose norms are kept after their frames are gone.
 MAX_NORM_REQUESTS = 64
+#: Smallest frame that gets memory of its own: a system allows some 65,000 of them.
+MIN_MOVED_BYTES = 64 * 2**10
+#: Bytes to whose multiples the arrays of such a frame are aligned.
+ALIGNMENT = 16
 #: Requests that an error names.
 _MAX_NAMED = 8
 
@@ -75,6 +81,27 @@ class StepFrame:
         arrays = [self.heads, self.heads_scale, self.key_norm, self.value_norm, self.queries, self.slots, self.seqs]
         kept: list[np.ndarray] = [array for array in (*arrays, *self.entries.values()) if array is not None]
         return sum([int(array.nbytes) for array in kept])
+
+    def move_out(self) -> None:
+        """Move a large frame into memory of its own, all but its norms, which may be kept longer.
+
+        Frames grow with the context; on the heap they would leave holes in which no later frame fits.
+        """
+        names = [
+            name for name in ("heads", "heads_scale", "queries", "slots", "seqs") if getattr(self, name) is not None
+        ]
+        arrays = [*(getattr(self, name) for name in names), *self.entries.values()]
+        starts = [0, *itertools.accumulate(-(-array.nbytes // ALIGNMENT) * ALIGNMENT for array in arrays)]
+        if starts[-1] < MIN_MOVED_BYTES:
+            return
+        memory = np.frombuffer(mmap.mmap(-1, starts[-1]), np.uint8)
+        moved: list[np.ndarray] = []
+        for array, start in zip(arrays, starts, strict=False):
+            moved.append(memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape))
+            moved[-1][...] = array
+        for name, array in zip(names, moved, strict=False):
+            setattr(self, name, array)
+        self.entries = dict(zip(self.entries, moved[len(names) :], strict=True))
 
 
 @dataclass(frozen=True, slots=True)

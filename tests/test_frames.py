@@ -334,6 +334,27 @@ def test_bytes_of_a_frame_are_those_of_all_its_arrays() -> None:
     assert frame.num_bytes == 60 + 24 + 16 + 192 + 80 + 64
 
 
+@pytest.mark.parametrize(("num_tokens", "moves"), [(40, False), (4_000, True)])
+def test_a_large_frame_moves_to_memory_of_its_own_and_stays_the_same(num_tokens: int, moves: bool) -> None:
+    frame = frame_of(num_tokens, layers=3, heads=9)
+    frame.queries = CHANCE.random((3, 9, 1, 5)).astype(np.float16)
+    frame.slots = np.arange(num_tokens, dtype=np.int32)
+    frame.entries = {"keys": np.arange(21, dtype=np.uint8).reshape(3, 1, 7), "keys_scale": np.ones((3, 1), np.float32)}
+    names = ("heads", "heads_scale", "queries", "slots", "key_norm", "value_norm")
+    before = {name: getattr(frame, name).copy() for name in names}
+    num_bytes, entries, norms = frame.num_bytes, dict(frame.entries), frame.norms
+    frame.move_out()
+    assert frame.num_bytes == num_bytes
+    for name, array in before.items():
+        assert getattr(frame, name).dtype == array.dtype
+        np.testing.assert_array_equal(getattr(frame, name), array)
+    for name, array in entries.items():
+        np.testing.assert_array_equal(frame.entries[name], array)
+    assert np.shares_memory(frame.entries["keys"], entries["keys"]) is not moves
+    assert frame.key_norm is norms.key
+    assert frame.seqs is None
+
+
 def test_frames_are_read_while_others_are_added() -> None:
     store = FrameStore(budget=20 * frame_of(40).num_bytes)
     frames = [frame_of(40, step=step) for step in range(1, 400)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,7 +28,7 @@ from kvviz.sources.loading import Loader, LoadStatus
 from kvviz.sources.model import engine_config
 from kvviz.sources.recorded import RecordedLog, RecordedSource
 from kvviz.sources.turns import Turns
-from kvviz.sources.worker import Worker
+from kvviz.sources.worker import NICENESS, Worker
 
 FIRST = AddRequest(command="add_request", prompt="hello there", max_new_tokens=8)
 
@@ -85,6 +87,20 @@ def test_a_worker_does_jobs_in_order_and_lets_others_in() -> None:
     worker.close()
     with pytest.raises(RequestError, match="closed"):
         worker.submit(lambda: None).result(5)
+
+
+def _niceness() -> int:
+    """Of this thread, or of the process where threads have none."""
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id() if sys.platform == "linux" else 0)
+
+
+@pytest.mark.parametrize("yields", [False, True])
+def test_a_worker_that_yields_has_a_lower_priority_on_linux(yields: bool) -> None:
+    worker = Worker(lambda: None, "test", yields=yields)
+    worker.start()
+    here = _niceness()
+    assert worker.submit(_niceness).result(5) == (max(here, NICENESS) if yields and sys.platform == "linux" else here)
+    worker.close()
 
 
 def test_the_engine_never_runs_on_the_callers_thread() -> None:

@@ -4,11 +4,11 @@ Each sequence gets its own causal (windowed, chunked) mask and the attention of 
 scaling and grouped heads stay the model's own. Registered in `AttentionInterface` only, the model gets no mask from
 transformers, so ours is the only one.
 
-One exact rewriting: when the model's eager attention is, byte for byte, the plain one (Llama's), a single query is
-answered without repeating KV heads.
+One exact rewriting: when the model's eager attention is, byte for byte, the plain one (Llama's), it is done without
+repeating KV heads, some queries at a time, and the single queries of several sequences are answered together.
 
 Dimension key: H query heads · h KV heads · g = H / h · n new tokens · T tokens read by one sequence · P tokens read for
-all sequences · d head dimension.
+all sequences · S sequences · d head dimension.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.models.llama import modeling_llama
 
 from kvviz.errors import ModelError
-from kvviz.model.paged_cache import SegmentPlan, StepPlan
+from kvviz.model.paged_cache import EvenReads, SegmentPlan, StepPlan
+
+#: Scores that plain attention holds at a time: 4 MiB of float32.
+TILE_VALUES = 2**20
 
 _numbers = itertools.count(1)
 
@@ -139,6 +142,11 @@ class AttentionDoor:
         if self.observing:
             self._observe(module, query, key, scaling, kwargs)
         window = self._window(kwargs)
+        even = cache.plan.even
+        if even and scaling is not None and self._is_plain(module, query, key):
+            output, weights = _single_queries(query, key, value, even, window, scaling)
+            lengths = [segment.num_tokens for segment in cache.plan.segments]
+            return self._done(query, output, [row[:, :length] for row, length in zip(weights, lengths, strict=True)])
         outputs: list[torch.Tensor] = []
         rows: list[torch.Tensor] = []
         query_at = 0
@@ -156,12 +164,16 @@ class AttentionDoor:
             outputs.append(output)
             rows.append(row)
             query_at += segment.num_new
+        return self._done(query, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), rows)
+
+    def _done(self, query: torch.Tensor, output: torch.Tensor, rows: list[torch.Tensor]) -> tuple[torch.Tensor, None]:
+        """Keep what is captured of a layer, and answer it."""
         if self.capture_rows:
             self.capture.rows.append(rows)
             self.capture.queries.append(query[0])
         self._layer += 1
         self.capture.read_ns.append(time.perf_counter_ns())
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), None
+        return output, None
 
     def _attend_one(
         self,
@@ -174,8 +186,8 @@ class AttentionDoor:
         scaling: float | None,
         kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if segment.num_new == 1 and scaling is not None and self._is_plain(module, query, key):
-            return _single_query(query, key, value, window, scaling)
+        if scaling is not None and self._is_plain(module, query, key):
+            return _plain(query, key, value, window, scaling)
         mask = self._mask(segment, window, query)
         arguments = {**kwargs, "scaling": scaling, "dropout": 0.0}
         eager = _eager_of(module)
@@ -240,22 +252,67 @@ class AttentionDoor:
         return self._plain[kind] and self.chunk_of(self._layer) is None and query.shape[1] % key.shape[1] == 0
 
 
-def _single_query(
+def _plain(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Plain attention of one query: [1, H, 1, d] over [1, h, T, d] → [1, 1, H, d] and its weights [H, T]."""
+    """Plain attention of one sequence: [1, H, n, d] over [1, h, T, d] → [1, n, H, d]; weights [H, T] of the last query.
+
+    The queries, which are of the last n tokens, are taken some at a time, each with the keys that any of them sees.
+    """
     num_kv_heads, num_tokens = key.shape[1], key.shape[2]
-    first = max(0, num_tokens - window) if window else 0
-    grouped = query.view(num_kv_heads, -1, query.shape[-1])  # [h, g, d]
-    keys = key[0, :, first:].transpose(1, 2)
-    scores = torch.baddbmm(key.new_zeros(1), grouped, keys, beta=0, alpha=scaling)  # [h, g, T]
+    num_heads, num_new, dim = query.shape[1:]
+    grouped = query[0].reshape(num_kv_heads, -1, num_new, dim)  # [h, g, n, d]
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    tile = max(1, TILE_VALUES // (num_heads * num_tokens))
+    outputs: list[torch.Tensor] = []
+    for at in range(0, num_new, tile):
+        asks = grouped[:, :, at : at + tile]  # [h, g, r, d]
+        stop = num_tokens - num_new + at + asks.shape[2]
+        first = max(0, stop - asks.shape[2] + 1 - window) if window else 0
+        keys = key[0, :, first:stop].transpose(1, 2)
+        scores = torch.baddbmm(key.new_zeros(1), asks.reshape(num_kv_heads, -1, dim), keys, beta=0, alpha=scaling)
+        if asks.shape[2] > 1:
+            hidden = _hidden(asks.shape[2], stop - first, window)
+            scores.view(num_kv_heads, -1, *hidden.shape).masked_fill_(hidden, -torch.inf)
+        weights = torch.softmax(scores, -1, dtype=wide).to(query.dtype)  # [h, g · r, stop - first]
+        outputs.append(torch.bmm(weights, value[0, :, first:stop]).view(*asks.shape[:3], -1))
+    row = weights.view(num_heads, -1, stop - first)[:, -1]
+    if first:
+        row = torch.nn.functional.pad(row, (first, 0))
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)  # [h, g, n, d]
+    return output.view(num_heads, num_new, -1).transpose(0, 1)[None], row
+
+
+def _hidden(num_queries: int, num_keys: int, window: int | None) -> torch.Tensor:
+    """Which of the last keys each of the last queries does not see: bool [queries, keys]."""
+    asks = torch.arange(num_keys - num_queries, num_keys)[:, None]
+    is_read = torch.arange(num_keys)[None]
+    hidden = is_read > asks
+    return hidden | (is_read <= asks - window) if window else hidden
+
+
+def _single_queries(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, even: EvenReads, window: int | None, scaling: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Plain attention of one query a sequence: [1, H, S, d] over [1, h, P, d] → [1, S, H, d] and weights [S, H, P / S].
+
+    P is laid out evenly over the sequences.
+    """
+    num_kv_heads, num_sequences, dim = key.shape[1], query.shape[2], query.shape[-1]
+    batch = num_kv_heads * num_sequences
+    grouped = query[0].view(num_kv_heads, -1, num_sequences, dim).transpose(1, 2).reshape(batch, -1, dim)  # [h·S, g, d]
+    keys = key[0].reshape(batch, even.num_slots, dim).transpose(1, 2)
+    bias = even.bias(window, num_kv_heads, query.dtype)
+    scores = torch.baddbmm(bias, grouped, keys, alpha=scaling)  # [h·S, g, P / S]
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     weights = torch.softmax(scores, -1, dtype=wide).to(query.dtype)
-    output = torch.bmm(weights, value[0, :, first:])  # [h, g, d]
-    rows = weights.view(query.shape[1], -1)
-    if first:
-        rows = torch.nn.functional.pad(rows, (first, 0))
-    return output.view(1, 1, query.shape[1], -1), rows
+    output = torch.bmm(weights, value[0].reshape(batch, even.num_slots, -1))  # [h·S, g, d]
+
+    def by_sequence(heads: torch.Tensor) -> torch.Tensor:
+        parts = heads.view(num_kv_heads, num_sequences, -1, heads.shape[-1]).transpose(0, 1)
+        return parts.reshape(num_sequences, query.shape[1], -1)
+
+    return by_sequence(output)[None], by_sequence(weights)
 
 
 def _eager_of(module: torch.nn.Module) -> Callable[..., Any]:

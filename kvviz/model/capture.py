@@ -82,6 +82,7 @@ class LiveFrames(FrameSource):
         for frame in pending:
             assert frame.slots is not None
             frame.seqs = np.where(frame.slots >= 0, self.ledger.slot_seq[frame.slots], -1)
+            frame.move_out()
         self.store.add(*pending)
 
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:

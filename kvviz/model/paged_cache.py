@@ -21,6 +21,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 from kvviz.engine.engine import Segment
 from kvviz.model.geometry import ModelGeometry
 
+#: Sequences with one new token each are read evenly if that reads at most this many times the blocks.
+MAX_PADDING = 1.5
+
 
 @dataclass(slots=True)
 class SegmentPlan:
@@ -36,6 +39,36 @@ class SegmentPlan:
 
 
 @dataclass(slots=True)
+class EvenReads:
+    """Several sequences with one new token each, laid out evenly: each has `num_slots` of what is read, in order.
+
+    `lengths` [S]: how many of them are its entries; `unread`: where the others lie among all that is read.
+    """
+
+    num_slots: int
+    lengths: torch.Tensor
+    unread: torch.Tensor
+    _biases: dict[int | None, torch.Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], num_slots: int) -> EvenReads:
+        """For sequences of these lengths."""
+        found = torch.tensor(lengths)
+        beyond = torch.arange(num_slots)[None] >= found[:, None]
+        return cls(num_slots, found, beyond.flatten().nonzero()[:, 0])
+
+    def bias(self, window: int | None, num_kv_heads: int, dtype: torch.dtype) -> torch.Tensor:
+        """Added to the scores: 0 where a sequence's newest query looks, -inf elsewhere; [h × S, 1, num_slots]."""
+        found = self._biases.get(window)
+        if found is None:
+            at, lengths = torch.arange(self.num_slots)[None], self.lengths[:, None]
+            hidden = at >= lengths if window is None else (at >= lengths) | (at < lengths - window)
+            bias = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+            found = self._biases[window] = bias.repeat(num_kv_heads, 1)[:, None]
+        return found
+
+
+@dataclass(slots=True)
 class StepPlan:
     """Blocks [n] and offsets in them [n] of all new tokens, all blocks read [P / B], and each sequence's part."""
 
@@ -44,6 +77,7 @@ class StepPlan:
     read_blocks: torch.Tensor
     segments: list[SegmentPlan]
     only: tuple[int, int] | None = None  # block and offset, when one token is new
+    even: EvenReads | None = None
     _stretches: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -51,12 +85,22 @@ class StepPlan:
         """Plan for the segments of a step."""
         slots = [slot for segment in segments for slot in segment.slots]
         written = torch.tensor(slots, dtype=torch.long)
-        plans: list[SegmentPlan] = []
-        blocks: list[int] = []
+        reads: list[list[int]] = []
+        starts: list[int] = []
         for segment in segments:
             table = segment.block_table[: -(-segment.length // block_size)]
             first = next(index for index, block_id in enumerate(table) if block_id is not None)
-            start = first * block_size
+            starts.append(first * block_size)
+            reads.append([block_id for block_id in table[first:] if block_id is not None])
+        longest = max(map(len, reads), default=0)
+        is_even = (
+            len(segments) > 1
+            and all(len(segment.token_ids) == 1 for segment in segments)
+            and longest * len(reads) <= MAX_PADDING * sum(map(len, reads))
+        )
+        plans: list[SegmentPlan] = []
+        blocks: list[int] = []
+        for segment, start, read in zip(segments, starts, reads, strict=True):
             plans.append(
                 SegmentPlan(
                     start=segment.start,
@@ -66,13 +110,14 @@ class StepPlan:
                     read_at=len(blocks) * block_size,
                 )
             )
-            blocks += [block_id for block_id in table[first:] if block_id is not None]
+            blocks += read + read[-1:] * (longest - len(read) if is_even else 0)
         return cls(
             write_blocks=written // block_size,
             write_offsets=written % block_size,
             read_blocks=torch.tensor(blocks, dtype=torch.long),
             segments=plans,
             only=divmod(slots[0], block_size) if len(slots) == 1 else None,
+            even=EvenReads.of([plan.num_tokens for plan in plans], longest * block_size) if is_even else None,
         )
 
     def stretches(self, num_heads: int) -> torch.Tensor:
@@ -251,4 +296,6 @@ class PagedCache(Cache):
         read = scratch[: len(stretches)]
         torch.index_select(store.view(-1, block_size * dim), 0, stretches, out=read)
         entries = read.view(heads, -1, dim)
+        if plan.even:
+            entries.index_fill_(1, plan.even.unread, 0)  # weighed with 0, so they must be numbers
         return entries[:, : plan.segments[0].num_tokens] if len(plan.segments) == 1 else entries

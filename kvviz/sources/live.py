@@ -57,7 +57,7 @@ class LiveSource:
         self._step_began_s = float("-inf")
         self._failure: tuple[int, KvvizError] | None = None
         self._begin(open_model(settings or RunSettings()))
-        self._worker = Worker(self._play_on, "kvviz-engine")
+        self._worker = Worker(self._play_on, "kvviz-engine", yields=True)
         self._reader = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvviz-frames")
         self._worker.start()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +16,9 @@ from kvviz.errors import KvvizError, RequestError
 
 T = TypeVar("T")
 
+#: Niceness of threads that give way, beside a browser's 0.
+NICENESS = 10
+
 logger = logging.getLogger("kvviz")
 
 
@@ -21,16 +27,18 @@ class Worker:
 
     `tick()` is called in the thread whenever no job waits; it may do something, and answers after how many seconds it
     wants to be called again (0: at once, None: not before `wake()`). Work given to `interpose` goes before all jobs,
-    and a long job lets it in with `let_in()`. A future raises `KvvizError` whatever went wrong.
+    and a long job lets it in with `let_in()`. A future raises `KvvizError` whatever went wrong. `yields`: other
+    programs that want a core come first, see docs/decisions/0008.
     """
 
-    def __init__(self, tick: Callable[[], float | None], name: str) -> None:
+    def __init__(self, tick: Callable[[], float | None], name: str, *, yields: bool = False) -> None:
         self._tick = tick
         self._changed = threading.Condition()
         self._interposed: deque[Callable[[], None]] = deque()
         self._jobs: deque[Callable[[], None]] = deque()
         self._woken = False
         self._closed = False
+        self._yields = yields
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
@@ -93,6 +101,8 @@ class Worker:
         return future
 
     def _work(self) -> None:
+        if self._yields:
+            _lower_priority()
         while (job := self._next_job()) is not None:
             job()
         for job in (*self._interposed, *self._jobs):
@@ -112,6 +122,14 @@ class Worker:
             with self._changed:
                 if not (self._woken or self._interposed or self._jobs or self._closed):
                     self._changed.wait(wait_s)
+
+
+def _lower_priority() -> None:
+    """Make this thread, and those that it will start, give way to others; where a thread has no priority, nothing."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def as_kvviz_error(error: BaseException) -> KvvizError:
