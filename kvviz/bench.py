@@ -328,13 +328,13 @@ def main(*, as_json: bool = False, model: str | None = None, memory: bool = Fals
     console.print("many requests at once …")
     serving = measure_serving(observed)
     grown = measure_memory(observed, console.print) if memory else None
-    shown = measure_page() if page else None
+    shown = measure_page() if page else []
     if as_json:
         result: dict[str, Any] = {"model": loaded.name, "threads": torch.get_num_threads()}
         result["decode"] = [asdict(item) for item in decode]
         result["serving"] = asdict(serving)
         result["memory"] = {**asdict(grown), "growth": grown.growth} if grown else None
-        result["page"] = asdict(shown) if shown else None
+        result["page"] = [asdict(item) for item in shown]
         print(json.dumps(result, indent=2))
         return
     _print(loaded.name, decode, serving, grown, shown)
@@ -345,7 +345,7 @@ def _print(
     decode: Sequence[DecodeResult],
     serving: ServingResult,
     grown: MemoryResult | None,
-    shown: PageResult | None,
+    shown: Sequence[PageResult],
 ) -> None:
     title = f"{name}, fp32, {torch.get_num_threads()} threads: decoding with everything captured ÷ generate()"
     table = Table(title=title)
@@ -376,9 +376,9 @@ def _print(
             f"memory: {grown.full_bytes / 2**20:,.0f} MiB resident once the budgets are full, "
             f"{grown.later_bytes / 2**20:,.0f} MiB {grown.num_steps:,} steps later ({grown.growth:+.1%})"
         )
-    if shown:
+    for view in shown:
         console.print(
-            f"page: {shown.work_median_ms:.1f} ms of main-thread work per animation frame, "
-            f"p95 {shown.work_p95_ms:.1f} ms, {shown.late_share:.1%} of {shown.num_frames} frames later than 25 ms, "
-            f"{shown.model_steps} model steps meanwhile"
+            f"page, {view.lens} lens: {view.work_median_ms:.1f} ms of main-thread work per animation frame, "
+            f"p95 {view.work_p95_ms:.1f} ms, {view.late_share:.1%} of {view.num_frames} frames later than 25 ms, "
+            f"{view.model_steps} model steps meanwhile"
         )

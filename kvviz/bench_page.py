@@ -1,9 +1,9 @@
 """`kvviz bench --page`: what the page costs the browser while the model decodes, read from Chromium's own trace.
 
-A server with the default model, a pool of 512 blocks and 2,048 tokens of context, as fast as it goes; the page at 1440
-× 900 on the Cache lens plays at 4× from where the model was. Main-thread work of an animation frame is the sum of
-the tasks of the page's main thread between two frames, waiting for a core included. Needs the `test` extra (Playwright)
-and a Chromium.
+A server with the default model as fast as it goes; the page at 1440 × 900 plays at 4× from where the model was. Two
+scenes: the Cache lens at 2,048 tokens of context in a pool of 512 blocks, and the Pages lens with 16 requests in a pool
+of 1,024. Main-thread work of an animation frame is the sum of the tasks of the page's main thread between two frames,
+waiting for a core included. Needs the `test` extra (Playwright) and a Chromium.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ from websockets.sync.client import ClientConnection, connect
 
 from kvviz.errors import KvvizError
 
-NUM_BLOCKS = 512
-CONTEXT = 2_048
-#: The same prompt again and again: the model ends its answers, and the next request decodes at once after its hit.
-NUM_REQUESTS = 60
 SECONDS = 10
 LATE_MS = 25
 CHROMIUM_ARGUMENTS = (
@@ -42,9 +38,31 @@ CHROMIUM_ARGUMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """What the model does and which lens shows it. There are more prompts than run at once: answers end."""
+
+    lens: str
+    config: dict[str, Any]
+    prompts: tuple[str, ...]
+    num_prefill_steps: int
+
+
+SCENES = (
+    Scene("cache", {"num_blocks": 512, "prefill_chunk": 256, "max_running": 1}, ("the sea " * 1_024,) * 60, 9),
+    Scene(
+        "pages",
+        {"num_blocks": 1_024, "prefill_chunk": 256, "token_budget": 512, "max_running": 16},
+        tuple(f"Tell me story number {number}. " * 20 for number in range(160)),
+        8,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class PageResult:
     """Work per animation frame in ms (median and 95th percentile), share of late frames, and what was going on."""
 
+    lens: str
     num_frames: int
     work_median_ms: float
     work_p95_ms: float
@@ -62,8 +80,8 @@ def find_chromium() -> str:
     )
 
 
-def measure_page() -> PageResult:
-    """Start a server, fill a long context, and watch the page for some seconds while the model decodes."""
+def measure_page() -> list[PageResult]:
+    """Start a server and watch the page for some seconds while the model decodes, scene after scene."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -72,39 +90,43 @@ def measure_page() -> PageResult:
         ) from error
     executable = find_chromium()
     with _server() as url, sync_playwright() as playwright:
-        socket_url = url.replace("http", "ws", 1) + "ws"
-        with connect(socket_url, max_size=None) as socket:
-            session = _Session(socket)
-            session.wait_for_model()
-        with connect(socket_url, max_size=None) as socket:
-            session = _Session(socket)
-            session.command("start", config={"num_blocks": NUM_BLOCKS, "prefill_chunk": 256})
-            session.command("set_rate", steps_per_second=None)
-            for _ in range(NUM_REQUESTS):
-                session.command("add_request", prompt="the sea " * (CONTEXT // 2), template=False, max_new_tokens=4_000)
-            session.command("play")
-            session.wait_for_steps(CONTEXT // 256 + 4)
-            browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_ARGUMENTS))
-            page = browser.new_page(viewport={"width": 1440, "height": 900})
-            page.goto(url)
-            page.wait_for_selector(".speed")
-            page.select_option(".speed", "4")
-            page.wait_for_timeout(2_000)
-            page.evaluate("() => { const {timeline} = kvviz.ctx; timeline.seek(timeline.head - 1); timeline.play(); }")
-            page.wait_for_timeout(2_000)
-            session.drain()
-            before = session.num_steps
-            browser.start_tracing(
-                page=page, categories=["devtools.timeline", "disabled-by-default-devtools.timeline", "toplevel"]
-            )
-            page.wait_for_timeout(SECONDS * 1_000)
-            trace = json.loads(browser.stop_tracing())
-            browser.close()
-            session.drain()
-            return _read(trace["traceEvents"], session.num_steps - before)
+        with connect(url.replace("http", "ws", 1) + "ws", max_size=None) as socket:
+            _Session(socket).wait_for_model()
+        browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_ARGUMENTS))
+        results = [_measure_scene(scene, url, browser) for scene in SCENES]
+        browser.close()
+        return results
 
 
-def _read(events: list[dict[str, Any]], model_steps: int) -> PageResult:
+def _measure_scene(scene: Scene, url: str, browser: Any) -> PageResult:
+    with connect(url.replace("http", "ws", 1) + "ws", max_size=None) as socket:
+        session = _Session(socket)
+        session.command("start", config=scene.config)
+        session.command("set_rate", steps_per_second=None)
+        for prompt in scene.prompts:
+            session.command("add_request", prompt=prompt, template=False, max_new_tokens=4_000)
+        session.command("play")
+        session.wait_for_steps(scene.num_prefill_steps + 4)
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{url}?lens={scene.lens}")
+        page.wait_for_selector(".speed")
+        page.select_option(".speed", "4")
+        page.wait_for_timeout(2_000)
+        page.evaluate("() => { const {timeline} = kvviz.ctx; timeline.seek(timeline.head - 1); timeline.play(); }")
+        page.wait_for_timeout(2_000)
+        session.drain()
+        before = session.num_steps
+        browser.start_tracing(
+            page=page, categories=["devtools.timeline", "disabled-by-default-devtools.timeline", "toplevel"]
+        )
+        page.wait_for_timeout(SECONDS * 1_000)
+        trace = json.loads(browser.stop_tracing())
+        page.close()
+        session.drain()
+        return _read(scene.lens, trace["traceEvents"], session.num_steps - before)
+
+
+def _read(lens: str, events: list[dict[str, Any]], model_steps: int) -> PageResult:
     """Frames of the renderer's main thread that fires animation frames, and the tasks between them."""
     fired = [event for event in events if event.get("name") == "FireAnimationFrame"]
     if len(fired) < 10:
@@ -124,6 +146,7 @@ def _read(events: list[dict[str, Any]], model_steps: int) -> PageResult:
         work[index] += duration / 1_000
     intervals = [(after - before) / 1_000 for before, after in pairwise(starts)]
     return PageResult(
+        lens=lens,
         num_frames=len(starts),
         work_median_ms=statistics.median(work),
         work_p95_ms=statistics.quantiles(work, n=20)[-1],

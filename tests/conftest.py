@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as when serving on few cores; read when torch is imported
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes side by side leave each other a core
 
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel

@@ -74,6 +74,7 @@ def close(view: View) -> None:
 
 def ask(view: View, prompt: str, **settings: str) -> None:
     """Open the drawer, fill in the form, and run."""
+    view.page.wait_for_selector("#drawer", state="hidden")
     view.press("KeyD")
     view.page.fill("#prompt", prompt)
     for name, value in settings.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,12 +16,7 @@ from kvviz.server import ServerConfig
 from kvviz.world import World
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
-
-Records = list[list[Any]]
-
-
-def events(records: Records, kind: str) -> list[dict[str, Any]]:
-    return [event for _, _, event in records if event["type"] == kind]
+from tests.scenario_page import Records, check_page, events
 
 
 def lookups(records: Records) -> list[dict[str, Any]]:
@@ -132,13 +126,6 @@ def server() -> Iterator[Running]:
         yield server
 
 
-def figures(page: Any) -> tuple[int, ...]:
-    """Blocks in use and blocks that are free but cached, as the Pages lens says them."""
-    text = page.evaluate("() => kvviz.stage.lens?.describe(kvviz.ctx.timeline.scene()) ?? ''")
-    said = re.search(r"(\d+) blocks? (?:is|are) in use, (\d+) (?:is|are) free but still cached", text)
-    return tuple(map(int, said.groups())) if said else ()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_the_figures_of_the_events(name: str, browser: Any, server: Running) -> None:
     """Each recording in the page: every digest, what the pool holds after some steps, and who is in the batch."""
@@ -149,25 +136,7 @@ def test_the_page_shows_the_figures_of_the_events(name: str, browser: Any, serve
     watched = Watched(page, server.url.split("/")[2])
     page.goto(f"{server.url}/?session={session}&lens=pages&step=0")
     wait_for(lambda: page.evaluate("() => kvviz.ctx.log.lastSeq >= 0 && !kvviz.ctx.log.isLoading"))
-    wait_for(lambda: page.evaluate("() => kvviz.ctx.timeline.keyframes.done"))
-    assert page.evaluate("() => kvviz.ctx.timeline.keyframes.wrong") is None
-    world = World(header["pool"]["num_blocks"], header["pool"]["block_size"])
-    num_steps = len(events(records, "step_finished"))
-    wanted = {num_steps // 3, num_steps // 2, num_steps}
-    for number, record in enumerate(records):
-        world.apply(record)
-        last = number + 1 == len(records)
-        if world.step not in wanted or not (last or records[number + 1][2]["type"] == "step_started"):
-            continue
-        in_use = sum(count > 0 for count in world.ref_count)
-        cached = sum(world.hash[block_id] is not None for block_id in world.free)
-        page.evaluate("(step) => kvviz.ctx.timeline.seek(step, 0)", world.step)
-        wait_for(lambda want=(in_use, cached): figures(page) == want, 10)
-    page.keyboard.press("4")
-    letters = [chr(65 + request_id) for request_id in range(len(events(records, "request_added")))]
-    wait_for(lambda: page.evaluate("() => kvviz.stage.name") == "batch")
-    named = "() => document.querySelector('#stage').textContent"
-    wait_for(lambda: all(f"Request {letter}" in page.evaluate(named) for letter in letters), 10)
+    check_page(page, header, records)
     assert watched.errors == []
     assert watched.foreign == []
     page.close()
