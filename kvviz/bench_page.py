@@ -72,7 +72,7 @@ class PageResult:
 
 def find_chromium() -> str:
     """Path of a Chromium or Chrome. Raises `KvvizError` when there is none."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+    for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path
     raise KvvizError(

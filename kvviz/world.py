@@ -18,7 +18,10 @@ MAX_FINISHED_REQUESTS = 256
 
 @dataclass(slots=True, kw_only=True)
 class RequestWorld:
-    """One request as told by events. `table[i]`: -1 where the block was released; `last_table`: at the end."""
+    """One request as told by events. `table[i]`: -1 where the block was released; `last_table`: at the end.
+
+    `num_written`: K/V computations of its own, those after a preemption counted again.
+    """
 
     id: int
     prompt: str
@@ -32,6 +35,7 @@ class RequestWorld:
     sampling: dict[str, Any]
     state: str = "waiting"
     num_computed: int = 0
+    num_written: int = 0
     num_hit_tokens: int = 0
     window_start: int = 0
     table: list[int] = field(default_factory=list)
@@ -358,6 +362,7 @@ class World:
             )
             self.slots[slot] = [request.id, position, self.seq, request.tokens[position]]
             request.num_computed += 1
+            request.num_written += 1
 
     def _on_token_sampled(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]

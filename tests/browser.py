@@ -24,8 +24,8 @@ ARGUMENTS = [
 
 
 def find_chromium() -> str | None:
-    """Path of a Chromium, or None."""
-    for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
+    """Path of a Chromium, or None. First the one without windows: theirs cost more than the pages."""
+    for name in ("chromium-headless-shell", "/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
         path = shutil.which(name)
         if path:
             return path

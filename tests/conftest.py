@@ -14,12 +14,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
 
+#: Files that take minutes: they come first, so that no process is left with one of them at the end.
+LONGEST = ("test_sweep", "test_page_live", "test_scenarios_live", "test_page_core", "test_default_model", "test_lenses")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "weights: needs the default model's weights (fetched when they are missing)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     for item in items:
         if "default_model" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.weights)

@@ -38,6 +38,11 @@ def check_page(page: Any, header: dict[str, Any], records: Records) -> None:
         cached = sum(world.hash[block_id] is not None for block_id in world.free)
         page.evaluate("(step) => kvviz.ctx.timeline.seek(step, 0)", world.step)
         wait_for(lambda want=(in_use, cached): figures(page) == want, 10)
+    writes = events(records, "kv_written")
+    for request_id in world.requests:
+        page.evaluate("(requestId) => kvviz.ctx.ui.set({requestId})", request_id)
+        num_written = sum(len(event["slots"]) for event in writes if event["request_id"] == request_id)
+        wait_for(lambda want=f"{num_written:,} with the cache": want in page.inner_text("#caption"), 10)
     page.keyboard.press("4")
     letters = [chr(65 + request_id) for request_id in range(len(events(records, "request_added")))]
     wait_for(lambda: page.evaluate("() => kvviz.stage.name") == "batch")

@@ -81,6 +81,7 @@ def test_a_prompt_alone_says_nothing_that_is_usual(view: View) -> None:
     view.page.fill("#prompt", "hello")
     view.page.click("form button[type=submit]")
     view.page.wait_for_selector("#drawer", state="hidden")
+    assert view.page.evaluate("document.activeElement.className").endswith("play-button")  # Space pauses what runs now
     add = next(command for command in said(view) if command["command"] == "add_request")
     assert add["prompt"] == "hello"
     assert not {"priority", "num_samples"} & set(add)

@@ -38,7 +38,7 @@ function requestFrom(data) {
   return {
     id: data.id, letter: letterOf(data.id), state: data.state, prompt: data.prompt, template: data.template, salt: data.salt,
     continues: data.continues, tokens: data.tokens.slice(), pieces: data.pieces.slice(), promptLength: data.prompt_length,
-    numComputed: data.num_computed, numHitTokens: data.num_hit_tokens, windowStart: data.window_start,
+    numComputed: data.num_computed, numWritten: data.num_written ?? Math.max(0, data.num_computed - data.num_hit_tokens), numHitTokens: data.num_hit_tokens, windowStart: data.window_start,
     table: data.table.slice(), lastTable: data.state === 'finished' ? data.last_table.slice() : null,
     maxNewTokens: data.max_new_tokens, sampling: data.sampling, finish: data.finish, tokenHash: data.token_hash,
     priority: data.priority ?? 0, fork: data.fork ?? null, numPreemptions: data.num_preemptions ?? 0,
@@ -77,7 +77,7 @@ function requestTo(request) {
     id: request.id, prompt: request.prompt, template: request.template, salt: request.salt, continues: request.continues,
     tokens: request.tokens, pieces: request.pieces, prompt_length: request.promptLength,
     max_new_tokens: request.maxNewTokens, sampling: request.sampling, state: request.state,
-    num_computed: request.numComputed, num_hit_tokens: request.numHitTokens, window_start: request.windowStart,
+    num_computed: request.numComputed, num_written: request.numWritten, num_hit_tokens: request.numHitTokens, window_start: request.windowStart,
     table: request.table, last_table: request.lastTable ?? [], finish: request.finish, token_hash: request.tokenHash,
     priority: request.priority, fork: request.fork, num_preemptions: request.numPreemptions,
   };

@@ -170,7 +170,7 @@ export class Drawer {
     try {
       await this.ctx.send({ command: 'scenario', name });
       this.ctx.ui.clear();
-      this.ctx.ui.set({ drawerOpen: false, requestId: null });
+      this.#leave();
       this.ctx.timeline.pin(false);
       if (!this.actions.enginePlays) this.actions.playScenario();
     } catch (error) {
@@ -190,7 +190,7 @@ export class Drawer {
       if (config) await this.ctx.send({ command: 'start', config });
       for (const prompt of prompts) await this.ctx.send({ command: 'add_request', prompt, ...request, continues });
       this.ctx.ui.clear();
-      this.ctx.ui.set({ drawerOpen: false, requestId: null });
+      this.#leave();
       this.ctx.timeline.pin(!config);
       await this.ctx.send({ command: 'set_rate', steps_per_second: this.actions.fullSpeed ? null : this.ctx.timeline.speed });
       await this.ctx.send({ command: 'play' });
@@ -266,6 +266,12 @@ export class Drawer {
     }
     if (!ui.drawerOpen) return;
     this.#controls(status);
+  }
+
+  /** Close because something runs now: Space pauses it, so that is where the focus goes. */
+  #leave() {
+    if (this.root.contains(document.activeElement)) /** @type {HTMLElement|null} */ (document.querySelector('.play-button'))?.focus();
+    this.ctx.ui.set({ drawerOpen: false, requestId: null });
   }
 
   #opened() {

@@ -30,7 +30,7 @@ const cases = {
     world.requests.set(id, {
       id, letter: letterOf(id), state: 'waiting', prompt: event.prompt, template: event.template ?? false,
       salt: event.salt ?? null, continues: event.continues ?? null, tokens: event.token_ids.slice(),
-      pieces: event.pieces.slice(), promptLength: event.num_prompt_tokens || event.token_ids.length, numComputed: 0, numHitTokens: 0,
+      pieces: event.pieces.slice(), promptLength: event.num_prompt_tokens || event.token_ids.length, numComputed: 0, numWritten: 0, numHitTokens: 0,
       windowStart: 0, table: [], lastTable: null, maxNewTokens: event.max_new_tokens, sampling: event.sampling,
       finish: null, tokenHash, priority: event.priority ?? 0, fork: event.fork ?? null, numPreemptions: 0, candidates: new Map(),
     });
@@ -136,6 +136,7 @@ const cases = {
         contradiction(world, `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed`);
       }
       request.numComputed = positions[positions.length - 1] + 1;
+      request.numWritten += positions.length;
     }
   },
 

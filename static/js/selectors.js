@@ -102,15 +102,16 @@ export function storedTokens(request) {
   return request.state === 'finished' ? 0 : Math.max(request.numComputed - request.windowStart, 0);
 }
 
-/** K/V computations of a request so far, with the cache and as if every step computed its whole prefix.
+/** K/V computations of a request so far, with the cache and as if every step computed its whole prefix (which no
+ * preemption would make it do again).
  * @param {Request} request @returns {{withCache: number, without: number}} */
 export function workCounts(request) {
-  const computed = request.numComputed;
   const prompt = request.promptLength;
-  if (computed <= prompt) return { withCache: Math.max(computed - request.numHitTokens, 0), without: computed };
+  const computed = request.tokens.length > prompt ? Math.max(request.numComputed, request.tokens.length - 1) : request.numComputed;
+  if (computed <= prompt) return { withCache: request.numWritten, without: computed };
   const decoded = computed - prompt;
   const without = prompt + decoded * prompt + (decoded * (decoded + 1)) / 2;
-  return { withCache: computed - request.numHitTokens, without };
+  return { withCache: request.numWritten, without };
 }
 
 /** Bytes that one token costs in one layer and in all, and the factors of the formula.

@@ -92,6 +92,8 @@ export interface Request {
   pieces: Piece[];
   promptLength: number;
   numComputed: number;
+  /** K/V computations of its own, those after a preemption counted again. */
+  numWritten: number;
   numHitTokens: number;
   windowStart: number;
   table: number[];
