@@ -11,6 +11,7 @@ import pytest
 from kvviz.limits import Limits
 from kvviz.scenarios import find_scenario
 from kvviz.server import ServerConfig
+from kvviz.sources import worker
 from kvviz.sources.model import load_model
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
@@ -34,8 +35,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     empty: Path = tmp_path_factory.mktemp("recordings")
     limits = Limits()
     load = load_model(None, "float32", frame_bytes=limits.frame_bytes, max_pool_bytes=limits.max_pool_bytes)
-    with running(ServerConfig(recordings_dir=empty), load) as server:
-        yield server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "NICENESS", 0)  # other tests beside it must not starve the model
+        with running(ServerConfig(recordings_dir=empty), load) as server:
+            yield server
 
 
 @pytest.mark.parametrize("name", LIVE)

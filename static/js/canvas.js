@@ -3,6 +3,23 @@
  * drawing verbs. Nothing here knows what a picture means.
  */
 
+/** Fonts that are set. @type {WeakMap<CanvasRenderingContext2D, string>} */
+const fonts = new WeakMap();
+
+/** Device pixels per CSS pixel, 0 when it must be asked for: that waits for the page's styles. */
+let knownRatio = 0;
+addEventListener('resize', () => { knownRatio = 0; });
+
+/** @returns {number} device pixels per CSS pixel, at most 3 */
+export function pixelRatio() {
+  if (knownRatio === 0) {
+    knownRatio = Math.min(3, devicePixelRatio || 1);
+    // Another screen may have another ratio without another size.
+    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener('change', () => { knownRatio = 0; }, { once: true });
+  }
+  return knownRatio;
+}
+
 /**
  * Canvases of one size on top of each other, lowest first, sharp at any device pixel ratio.
  */
@@ -40,7 +57,7 @@ export class CanvasStack {
    * @returns {boolean} whether the size changed (then all canvases are blank)
    */
   resize(width, height) {
-    const ratio = Math.min(3, window.devicePixelRatio || 1);
+    const ratio = pixelRatio();
     if (width === this.width && height === this.height && ratio === this.ratio) return false;
     [this.width, this.height, this.ratio] = [width, height, ratio];
     for (const canvas of this.canvases) {
@@ -49,16 +66,17 @@ export class CanvasStack {
       canvas.style.width = `${width}px`;
       canvas.style.height = `${height}px`;
     }
-    for (const context of this.contexts.values()) context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    for (const context of this.contexts.values()) {
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      fonts.delete(context);
+    }
     return true;
   }
 
   /** @param {string} name @returns {CanvasRenderingContext2D} cleared, scaled to CSS pixels */
   clear(name) {
     const context = this.context(name);
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    context.clearRect(0, 0, this.width + 1, this.height + 1);
     return context;
   }
 
@@ -185,12 +203,11 @@ export function hatch(context, color, period = 6, line = 1.4) {
   return pattern;
 }
 
-/** @type {WeakMap<CanvasRenderingContext2D, string>} */
-const fonts = new WeakMap();
-
-/** Sets the font. Reading it back from a context is slow, and texts are measured by it all the time.
+/** Sets the font, which nothing else may do. Setting it anew and reading it back are slow, and texts are measured by it all
+ * the time.
  * @param {CanvasRenderingContext2D} context @param {string} font */
 export function useFont(context, font) {
+  if (fonts.get(context) === font) return;
   context.font = font;
   fonts.set(context, font);
 }
@@ -223,6 +240,20 @@ export function textWidth(context, text) {
 export function fitText(context, text, limit) {
   if (text.length > 400) text = text.slice(0, 400);
   if (textWidth(context, text) <= limit) return text;
+  const key = `${fonts.get(context)}/${limit}/${text}`;
+  let short = fitted.get(key);
+  if (short === undefined) {
+    if (fitted.size > 1000) fitted.clear();
+    fitted.set(key, (short = shorten(context, text, limit)));
+  }
+  return short;
+}
+
+/** Texts cut to a width. @type {Map<string, string>} */
+const fitted = new Map();
+
+/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} limit @returns {string} */
+function shorten(context, text, limit) {
   const letters = graphemes(text);
   let low = 0;
   let high = letters.length;

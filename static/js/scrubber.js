@@ -1,4 +1,5 @@
 /** The timeline: one tick per step, marks for rare events, the cursor. Drag anywhere. */
+import { pixelRatio } from './canvas.js';
 import { h, icon, PATHS, replace, setText } from './dom.js';
 import { CUT_SPEED, layerAt } from './phases.js';
 import { drawMark, rankOf } from './marks.js';
@@ -211,7 +212,7 @@ export class Scrubber {
     const key = `${log.logId}:${count}:${log.marks.length}:${width}x${height}:${palette.version}`;
     if (key === this.drawKey || width === 0) return;
     this.drawKey = key;
-    const ratio = Math.min(3, devicePixelRatio || 1);
+    const ratio = pixelRatio();
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     const g = this.canvas.getContext('2d');
