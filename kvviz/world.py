@@ -343,6 +343,7 @@ class World:
     def _on_block_cached(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
         self._expect(request.table[event["logical_index"]] == event["block_id"], "the block is not in the table there")
+        self._expect(self.hash[event["block_id"]] is None, "the block holds a prefix already")
         self.hash[event["block_id"]] = event["hash"]
 
     def _on_step_scheduled(self, event: dict[str, Any]) -> None:

@@ -238,3 +238,97 @@ def test_the_victim_is_the_last_and_its_tokens_are_kept() -> None:
     assert (reason.num_blocks_needed, reason.num_free, reason.num_blocks_held) == (1, 0, 3)
     assert (reason.num_generated, reason.num_lost_tokens) == (1, 11)
     assert engine.scheduler.waiting[0].request_id == 1
+
+
+def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
+    """It overwrites what it held of the parent's full block, so nobody may hit that block under the parent's hash."""
+    model, observed_model = small_model("llama", initializer_range=0.4), small_model("llama", initializer_range=0.4)
+    observed = ObservedModel(observed_model, name="llama", fingerprint="f")
+    run = BatchRun(observed, EngineConfig(block_size=4, num_blocks=40))
+    parent = run.engine.add_request(prompt_ids(6), max_new_tokens=20)
+    for _ in range(10):
+        run.engine.step()
+    token_ids = list(run.tokens[parent])
+    run.engine.fork(parent, 9, (token_ids[9] + 1) % 128)  # in the middle of a full block
+    run.engine.cancel(parent)
+    run.finish()
+    again = run.engine.add_request(token_ids[:13], max_new_tokens=8)
+    run.finish()
+    assert run.tokens[again] == greedy_ids(model, token_ids[:13], 8)
+
+
+def test_a_swapped_request_with_a_window_comes_back() -> None:
+    """It leaves what no layer reads behind; else it would ask for more blocks than the pool has, for ever."""
+    settings: dict[str, Any] = {"sliding_window": 8, "initializer_range": 0.4}
+    observed = ObservedModel(small_model("mistral", **settings), name="mistral", fingerprint="f")
+    config = EngineConfig(block_size=1, num_blocks=25, prefill_chunk=16, preemption="swap", num_host_blocks=50)
+    run = BatchRun(observed, config)
+    prompts = {run.engine.add_request(prompt_ids(n), max_new_tokens=m): (n, m) for n, m in ((1, 40), (40, 5))}
+    run.finish()
+    assert any(isinstance(event, RequestPreempted) and event.reason.code == "swap" for event in run.events)
+    for request_id, (length, count) in prompts.items():
+        want = greedy_ids(small_model("mistral", **settings), prompt_ids(length), count)
+        assert run.tokens[request_id] == want
+
+
+def test_a_window_of_one_does_not_starve_after_a_hit() -> None:
+    engine, _ = stub_engine(EngineConfig(block_size=2, num_blocks=4, chunked_prefill=False), StubRunner(window=1))
+    for _ in range(2):
+        engine.add_request(range(1, 9), max_new_tokens=1)
+        for _ in range(3):
+            engine.step()
+    assert engine.num_finished == 2
+
+
+def test_what_fits_not_even_an_empty_pool_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the arithmetic must not play empty steps for ever."""
+    engine, _ = stub_engine(EngineConfig(block_size=2, num_blocks=4), StubRunner())
+    engine.add_request([1, 2, 3], max_new_tokens=1)
+    monkeypatch.setattr(engine.scheduler, "_missing", lambda *_: 1)
+    assert engine.step()
+    assert not engine.step()
+    assert engine.num_finished == 1
+
+
+def test_a_reset_forgets_both_tiers() -> None:
+    config = EngineConfig(num_blocks=4, block_size=4, num_host_blocks=20, offload=True)
+    engine, _ = stub_engine(config, StubRunner())
+    for first in (0, 20, 40):
+        engine.add_request(range(first, first + 14), max_new_tokens=1)
+        while engine.step():
+            pass
+    assert engine.host.cached
+    assert engine.reset_prefix_cache()
+    assert not engine.host.cached
+    assert engine.host.state() == []
+    request = engine.add_request(range(14), max_new_tokens=1)
+    engine.step()
+    assert engine._ended[request].num_hit_tokens == 0
+
+
+def test_samples_of_more_requests_than_are_remembered() -> None:
+    config = EngineConfig(num_blocks=600, block_size=1, max_running=300, prefill_chunk=1)
+    engine, _ = stub_engine(config, StubRunner())
+    for number in range(300):
+        engine.add_request([1], max_new_tokens=1, num_samples=2, salt=str(number))
+    while engine.step():
+        pass
+    assert engine.num_finished == 600
+
+
+@pytest.mark.parametrize(
+    ("position", "token_id"), [("3", 4), (3, 4.0), (None, 4), (3, "x")], ids=["text", "float", "none", "token"]
+)
+def test_forks_take_whole_numbers(position: Any, token_id: Any) -> None:
+    engine, _ = stub_engine(EngineConfig(), StubRunner())
+    engine.add_request([1, 2, 3], max_new_tokens=9)
+    engine.step()
+    with pytest.raises(RequestError, match="is a whole number, but .* came"):
+        engine.fork(0, position, token_id)
+
+
+@pytest.mark.parametrize("options", [{"salt": 5}, {"prompt": 5}, {"sampling": "x"}, {"stop_token_ids": 5}])
+def test_wrong_types_of_a_request_are_said(options: Any) -> None:
+    engine, _ = stub_engine(EngineConfig(), StubRunner())
+    with pytest.raises(RequestError, match="came"):
+        engine.add_request([1, 2, 3], **options)

@@ -158,6 +158,7 @@ class BlockPool:
 
         `token_ids` are the block's, `keys` the extra keys of its chain.
         """
+        assert self.hashes[block_id] is None, f"block {block_id} holds a prefix already"
         holders = self.cached.setdefault(block_hash, {})
         duplicate_of = next(iter(holders), None)
         holders[block_id] = None

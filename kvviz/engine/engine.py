@@ -233,6 +233,8 @@ class Engine:
         _check_sampling(sampling)
         check_range("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
         check_range("num_samples", num_samples, 1, MAX_SAMPLES)
+        _check_text("salt", salt)
+        _check_text("prompt", prompt)
         token_ids = _whole_numbers(token_ids)
         if not token_ids:
             raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
@@ -251,7 +253,7 @@ class Engine:
             sampling=sampling,
             block_size=self.config.block_size,
             extra_keys=(*self.runner.cache_keys, f"salt:{salt}") if salt is not None else self.runner.cache_keys,
-            stop_token_ids=frozenset(stop_token_ids),
+            stop_token_ids=frozenset(_whole_numbers(stop_token_ids)),
             salt=salt,
             priority=priority,
             num_samples=num_samples,
@@ -276,12 +278,25 @@ class Engine:
         Raises `RequestError` when the request is not known, the position is not one that it generated (or the next),
         or the branch would never fit; `ConfigError` for a setting outside its limits.
         """
+        request_id, position = _whole_number("request_id", request_id), _whole_number("position", position)
         parent = self._find(request_id) or self._ended.get(request_id)
         if parent is None:
             raise RequestError(
                 f"Request {request_id} is not known (any more), so nothing can branch off it; take a later one.",
                 code="no_request",
             )
+        token_id = None if token_id is None else _whole_number("token_id", token_id)
+        return self._fork(parent, position, token_id, max_new_tokens, sampling)
+
+    def _fork(
+        self,
+        parent: Request,
+        position: int,
+        token_id: int | None = None,
+        max_new_tokens: int | None = None,
+        sampling: SamplingParams | None = None,
+    ) -> int:
+        request_id = parent.request_id
         last = parent.num_tokens if token_id is None else parent.num_tokens - 1
         if not parent.num_prompt_tokens <= position <= last:
             raise RequestError(
@@ -359,6 +374,9 @@ class Engine:
                 blocked=plan.blocked,
             )
         )
+        if not chunks and plan.blocked and plan.blocked.code == "blocks" and self.pool.usage == 0:
+            # Nothing is in the way, and still it does not fit: waiting longer would not help.
+            self._finish(self.scheduler.waiting[0], FinishReason(code="failed"))
         try:
             result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in chunks])
             _check_result(chunks, result)
@@ -384,8 +402,11 @@ class Engine:
         self._finish(request, FinishReason(code="cancelled"))
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every cached prefix; False while any block is in use."""
-        return self.pool.reset()
+        """Forget every cached prefix, in both tiers; False, and nothing happens, while any block is in use."""
+        if not self.pool.reset():
+            return False
+        self.host.forget()
+        return True
 
     def digest(self) -> str:
         """Digest of the state of the cache now."""
@@ -493,7 +514,7 @@ class Engine:
                 self._append(request, sample)
         for request in branching:
             for _ in range(request.num_samples - 1):
-                self.fork(request.request_id, request.num_prompt_tokens)
+                self._fork(request, request.num_prompt_tokens)
 
     def _append(self, request: Request, sample: Sample) -> None:
         candidate_ids = [token_id for token_id, _ in sample.candidates]
@@ -550,7 +571,7 @@ class Engine:
 def _whole_numbers(token_ids: Iterable[int]) -> list[int]:
     """Plain ints, also from an array or a generator. Raises `RequestError` when something else is among them."""
     try:
-        return [index(token_id) for token_id in token_ids]
+        return [int(index(token_id)) for token_id in token_ids]
     except TypeError as error:
         raise RequestError(
             f"Token ids are whole numbers, but this came: {error}; give the ids that a tokenizer makes.",
@@ -558,7 +579,22 @@ def _whole_numbers(token_ids: Iterable[int]) -> list[int]:
         ) from error
 
 
+def _whole_number(name: str, value: int) -> int:
+    """A plain int. Raises `RequestError` for anything else."""
+    try:
+        return int(index(value))
+    except TypeError as error:
+        raise RequestError(f"{name} is a whole number, but {value!r} came.", code="bad_number") from error
+
+
+def _check_text(name: str, value: str | None) -> None:
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"{name} is text, but {value!r} came.", code="bad_text")
+
+
 def _check_sampling(sampling: SamplingParams) -> None:
+    if not isinstance(sampling, SamplingParams):
+        raise RequestError(f"sampling is a SamplingParams, but {sampling!r} came.", code="bad_sampling")
     check_number("temperature", sampling.temperature, 0, MAX_TEMPERATURE)
     check_range("top_k", sampling.top_k, 0, MAX_TOKEN_ID)
     check_number("top_p", sampling.top_p, 0, 1)

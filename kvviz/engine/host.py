@@ -67,6 +67,11 @@ class HostTier:
         """The host block of a prefix that returns to the pool; nobody gets it before it is given back."""
         return self.cached.pop(block_hash)
 
+    def forget(self) -> None:
+        """Drop all prefixes."""
+        while self.cached:
+            heappush(self._free, self._evict())
+
     def give_back(self, host_id: int) -> None:
         """A host block that was taken out is free."""
         heappush(self._free, host_id)
@@ -78,8 +83,9 @@ class HostTier:
         return sorted(held)
 
     def _take(self) -> int:
-        if not self._free:
-            block_hash, host_id = self.cached.popitem(last=False)
-            self._emit(HostEvicted(host_id=host_id, hash=block_hash.hex(), since_step=self._since[host_id]))
-            return host_id
-        return heappop(self._free)
+        return heappop(self._free) if self._free else self._evict()
+
+    def _evict(self) -> int:
+        block_hash, host_id = self.cached.popitem(last=False)
+        self._emit(HostEvicted(host_id=host_id, hash=block_hash.hex(), since_step=self._since[host_id]))
+        return host_id

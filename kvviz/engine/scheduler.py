@@ -144,8 +144,8 @@ class Scheduler:
         """Blocks that the pool lacks for a waiting request: for all its known tokens, even if only some come now."""
         if lookup is None:
             return self.tables.num_needed_again(request, stop) - self.tables.pool.num_free
-        num_gone = 0 if self.tables.window is None else self.tables.num_gone(len(lookup.found))
-        most = self.tables.peak_blocks(request.num_tokens, self.config.max_chunk) + num_gone
+        num_passed = sum(item is None for item in lookup.found)  # out of the window, so they need no block
+        most = self.tables.peak_blocks(request.num_tokens, self.config.max_chunk) + num_passed
         return self.tables.shortage(request, most, lookup)
 
     def _chunk(self, request: Request, *, alone: bool) -> Chunk:
@@ -173,6 +173,8 @@ class Scheduler:
                 break
         else:
             self.tables.forget_unwritten(victim, victim.num_computed)
+        if self.config.preemption == "swap":
+            self.tables.leave_window(victim)  # else it would need more blocks to come back than it ever holds
         held = [block_id for block_id in victim.block_table if block_id is not None]
         wants_swap = self.config.preemption == "swap" and victim.num_computed > 0
         swaps = wants_swap and self.tables.host.has_room(len(held))

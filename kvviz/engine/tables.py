@@ -148,10 +148,6 @@ class BlockTables:
         """
         return self.shortage(request, self.blocks_for(num_tokens), lookup) <= 0
 
-    def num_gone(self, num_blocks: int) -> int:
-        """How many of a request's first `num_blocks` blocks are out of the window of the token after them."""
-        return self._window_start(num_blocks * self.block_size) // self.block_size
-
     def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
         """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
         found = lookup.found if lookup else ()
@@ -202,6 +198,10 @@ class BlockTables:
             )
         )
         return True
+
+    def leave_window(self, request: Request) -> None:
+        """Release blocks that no layer reads any more."""
+        self._release_window(request)
 
     def swap_out(self, request: Request) -> None:
         """Copy a request's blocks to the host tier as far as they are written, and release all it holds.
@@ -312,8 +312,14 @@ class BlockTables:
         return index if block_id is not None and self.pool.ref_counts[block_id] > 1 else None
 
     def _copy_on_write(self, request: Request) -> None:
+        """Copy the block that is written next when others use it too.
+
+        A branch holds its parent's full block in part. When nobody else uses it any more, it is not copied, but its
+        prefix goes, since it is overwritten.
+        """
         index = self._shared_index(request)
         if index is None:
+            self._take_over(request)
             return
         source = request.block_table[index]
         assert source is not None
@@ -321,6 +327,12 @@ class BlockTables:
         request.block_table[index] = self.pool.copy(
             request.request_id, index, source, num_tokens, self._moves.copy_block
         )
+
+    def _take_over(self, request: Request) -> None:
+        index = request.num_computed // self.block_size
+        block_id = request.block_table[index] if index < len(request.block_table) else None
+        if block_id is not None and self.pool.hashes[block_id] is not None:
+            self.pool.forget([block_id])
 
     def _take(self, request: Request, found: Sequence[int | bytes | None]) -> None:
         """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""

@@ -98,6 +98,7 @@ const cases = {
     const block = event.block_id;
     if (!request || !isBlock(world, block)) return;
     checkTable(world, request, event.logical_index, block, 'cached');
+    if (world.hash[block] !== null) contradiction(world, `block ${block} is cached, but holds a prefix already`);
     world.setHash(block, event.hash);
   },
 

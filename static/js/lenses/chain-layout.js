@@ -17,6 +17,10 @@ const COMPACT = 3.25;
 const DENSE = 2.6;
 /** Width at which rows of one line stand in two columns, when they must. */
 const TWO_COLUMNS = 36;
+/** Width of a tile with a number and the gap behind it. */
+const NUMBERED = 2.8;
+/** Least width of a row without words, which stand in more columns still. */
+const BARE_COLUMN = 12.5;
 /** Chains up to this level of smallness stand in tiles of one size; a longer one is smaller alone. */
 const COMMON_LEVEL = 2;
 /** Who is listed first when not all fit. */
@@ -82,20 +86,28 @@ function compactRows(picture, area, heading, small, wanted) {
   const height = area.height - heading;
   const live = picture.after.unfinished.length;
   const fits = (/** @type {number} */ row) => Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * row))));
-  const columns = live > fits(COMPACT) && area.width >= small * TWO_COLUMNS ? 2 : 1;
+  const two = live > fits(COMPACT) && area.width >= small * TWO_COLUMNS ? 2 : 1;
+  const most = Math.max(two, Math.floor(area.width / (small * BARE_COLUMN)));
+  const bare = live > fits(DENSE) * two && most > two;
+  const columns = bare ? Math.min(most, Math.ceil(live / fits(DENSE))) : two;
   const room = fits(live > fits(COMPACT) * columns ? DENSE : COMPACT);
   const { requests, hidden } = listedRequests(picture.after, room * columns, wanted);
   const perColumn = Math.ceil(requests.length / columns);
-  const perRow = Math.min(small * 4.6, height / Math.max(1, perColumn));
+  const perRow = Math.floor(Math.min(small * 4.6, height / Math.max(1, perColumn)));
   const gap = Math.round(small * 0.6);
-  const width = (area.width - (columns - 1) * 2 * gap) / columns;
+  const width = Math.floor((area.width - (columns - 1) * 2 * gap) / columns);
   const badge = Math.round(small * 2.3);
-  const words = Math.round(Math.min(small * 16, Math.max(small * 6.6, width * 0.33)));
+  const longest = Math.max(...requests.map((request) => mostBlocks(request, picture.after.blockSize)));
+  const needed = longest * NUMBERED * small;
+  const usual = Math.round(Math.min(small * 16, Math.max(small * 6.6, width * 0.33)));
+  const beside = width - badge - gap;
+  // Words that would cost the tiles their numbers are left out, where that helps.
+  const words = bare || (beside - usual - gap < needed && beside >= needed) ? 0 : usual;
   const tall = perRow - Math.round(small * 0.4);
   const rows = requests.map((request, index) => {
     const left = area.x + Math.floor(index / perColumn) * (width + 2 * gap);
     const y = area.y + heading + (index % perColumn) * perRow;
-    const x = left + badge + gap + words + gap;
+    const x = left + badge + gap + (words > 0 ? words + gap : 0);
     const tiles = { x, y, width: left + width - x, height: tall };
     const layout = layoutChain(tiles, mostBlocks(request, picture.after.blockSize), small, COMMON_LEVEL);
     return {

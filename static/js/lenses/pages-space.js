@@ -13,6 +13,11 @@
  */
 
 const STACKED_WIDTH = 700;
+/** Height of a tile of the free queue, in widths; and of the words below it, in units of the smallest text. */
+export const TILE_SHAPE = 0.82;
+export const QUEUE_NOTE = 2.1;
+/** Height of chains and queue, in units of the smallest text, below which many requests make the queue's tiles small. */
+const SHORT = 22;
 const PAD = 16;
 
 /** @param {number} width @param {number} height @param {Palette} palette @param {number} numBlocks @param {{numHost?: number, numRows?: number, byPrefix?: boolean}} [more] blocks of the host tier, requests that have not ended, the pool as a tree
@@ -22,9 +27,11 @@ export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, num
   const figure = palette.px('text-figure');
   const heading = Math.round(small * 2);
   const slabHeight = Math.round(heading + small * 3.8 + 8 + Math.max(figure * 1.2, small * 3));
-  const queueHeight = Math.round(heading + queueTileSize(small, numBlocks) * 0.82 + small * 2.1);
-  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows, byPrefix);
   const upper = height - slabHeight - PAD - 14;
+  const isShort = width >= STACKED_WIDTH && numRows > 2 && upper < small * SHORT;
+  const queueTile = isShort ? small * 3 : queueTileSize(small, numBlocks);
+  const queueHeight = Math.round(heading + queueTile * TILE_SHAPE + small * QUEUE_NOTE);
+  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows, byPrefix);
   const gutterWidth = Math.max(36, width * 0.04);
   const leftWidth = Math.round((width - 2 * PAD - gutterWidth) * (numBlocks > 150 ? 0.44 : 0.5));
   const poolX = PAD + leftWidth + gutterWidth;
@@ -51,7 +58,7 @@ function hostHeightOf(width, most, heading, small, numHost) {
 
 /** Width of a tile of the free queue: about that of the pool's tiles, and never too small to read.
  * @param {number} small @param {number} numBlocks @returns {number} */
-export function queueTileSize(small, numBlocks) {
+function queueTileSize(small, numBlocks) {
   return Math.round(small * (numBlocks <= 64 ? 5 : 3.9));
 }
 
@@ -120,7 +127,7 @@ export function blockAt(pool, numBlocks, x, y) {
 }
 
 /** Sizes of a chain's tiles and the gaps between them, from large to small, in units of the smallest text. */
-const LEVELS = [[8.6, 5.2, 8], [4.6, 3.6, 5], [3.4, 2.9, 6], [1.7, 1.5, 4], [0.9, 0.8, 2]];
+const LEVELS = [[8.6, 5.2, 8], [4.6, 3.6, 5], [3.4, 2.9, 6], [2.6, 2.35, 4], [1.7, 1.5, 4], [0.9, 0.8, 2]];
 /** Up to this level a tile has room for "logical → physical". */
 export const LEVEL_WITH_ARROW = 1;
 

@@ -1,7 +1,7 @@
 /** The free queue: blocks that nobody uses, head first, and the mark under the one that is taken next. */
 import { fitText, lerp, textWidth, useFont } from '../canvas.js';
 import { fill } from '../text.js';
-import { queuePlaces, queueTileSize } from './pages-space.js';
+import { QUEUE_NOTE, queuePlaces, TILE_SHAPE } from './pages-space.js';
 import { drawTile } from './tile.js';
 import { texts } from './texts.js';
 
@@ -20,8 +20,8 @@ const GAP = 6;
  */
 export function drawQueue(context, palette, picture, area, heading, progress) {
   const small = palette.px('text-xs');
-  const size = queueTileSize(small, picture.after.numBlocks);
-  const tall = Math.round(size * 0.82);
+  const size = Math.round((area.height - heading - small * QUEUE_NOTE) / TILE_SHAPE);
+  const tall = Math.round(size * TILE_SHAPE);
   const y = area.y + heading;
   const { orders, taken, returned } = picture.queue(progress);
   const [first, middle, last] = orders.map((order) => placesOf(order, area.width, size));
