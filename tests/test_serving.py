@@ -323,7 +323,7 @@ def test_forks_take_whole_numbers(position: Any, token_id: Any) -> None:
     engine, _ = stub_engine(EngineConfig(), StubRunner())
     engine.add_request([1, 2, 3], max_new_tokens=9)
     engine.step()
-    with pytest.raises(RequestError, match="is a whole number, but .* came"):
+    with pytest.raises(RequestError, match=r"is a whole number, but .* came"):
         engine.fork(0, position, token_id)
 
 
