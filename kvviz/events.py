@@ -519,10 +519,12 @@ class BlocksReleased:
 class PrefixCacheReset:
     """The cached prefixes of these blocks were forgotten; the blocks stay where they are, in use or in the free queue.
 
-    All of them on a reset; after a failed step those that were registered but never written.
+    `reason`: `reset`, all of them; `unwritten`, registered in a step that failed or for a request put out in it;
+    `overwritten`, a branch writes into its parent's full block, which nobody else uses any more.
     """
 
     block_ids: tuple[int, ...]
+    reason: Literal["reset", "unwritten", "overwritten"] = "reset"
     type: Literal["prefix_cache_reset"] = "prefix_cache_reset"
 
 

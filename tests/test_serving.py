@@ -18,7 +18,7 @@ from stub_engine import StubRunner, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
-from kvviz.events import BlockCopied, RequestForked, RequestPreempted
+from kvviz.events import BlockCopied, PrefixCacheReset, RequestForked, RequestPreempted
 from kvviz.model.observed import ObservedModel
 
 SEEDS = range(24)
@@ -252,6 +252,7 @@ def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
     run.engine.fork(parent, 9, (token_ids[9] + 1) % 128)  # in the middle of a full block
     run.engine.cancel(parent)
     run.finish()
+    assert [event.reason for event in run.events if isinstance(event, PrefixCacheReset)] == ["overwritten"]
     again = run.engine.add_request(token_ids[:13], max_new_tokens=8)
     run.finish()
     assert run.tokens[again] == greedy_ids(model, token_ids[:13], 8)

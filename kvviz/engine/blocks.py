@@ -6,6 +6,7 @@ Semantics are those of vLLM V1 from version 0.23 on (`BlockPool`), without its n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from kvviz.digest import short_hash
 from kvviz.engine.free_queue import FreeQueue
@@ -233,13 +234,13 @@ class BlockPool:
         self.memory.clear()
         return True
 
-    def forget(self, block_ids: Sequence[int]) -> None:
+    def forget(self, block_ids: Sequence[int], reason: Literal["reset", "unwritten", "overwritten"] = "reset") -> None:
         """Drop the cached prefixes of these blocks, wherever the blocks are."""
         for block_id in block_ids:
             block_hash = self._forget(block_id)
             if block_hash not in self.cached:
                 self.memory.drop(block_hash)
-        self._emit(PrefixCacheReset(block_ids=tuple(block_ids)))
+        self._emit(PrefixCacheReset(block_ids=tuple(block_ids), reason=reason))
 
     def _evict(self, block_id: int, num_free: int) -> None:
         block_hash = self._forget(block_id)

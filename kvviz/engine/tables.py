@@ -269,7 +269,7 @@ class BlockTables:
             block_id for block_id in request.block_table[first : request.num_cached_blocks] if block_id is not None
         ]
         if block_ids:
-            self.pool.forget(block_ids)
+            self.pool.forget(block_ids, "unwritten")
 
     def _register(self, request: Request, num_full_blocks: int) -> None:
         if not self.pool.prefix_cache:
@@ -332,7 +332,7 @@ class BlockTables:
         index = request.num_computed // self.block_size
         block_id = request.block_table[index] if index < len(request.block_table) else None
         if block_id is not None and self.pool.hashes[block_id] is not None:
-            self.pool.forget([block_id])
+            self.pool.forget([block_id], "overwritten")
 
     def _take(self, request: Request, found: Sequence[int | bytes | None]) -> None:
         """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""

@@ -150,7 +150,7 @@ export class Log {
       case 'block_offloaded': this.usesHost = true; break;
       case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
       case 'request_finished': this.#mark('finish'); break;
-      case 'prefix_cache_reset': this.#mark('reset'); break;
+      case 'prefix_cache_reset': if ((event.reason ?? 'reset') === 'reset') this.#mark('reset'); break;
       case 'blocks_released': if (event.reason.code === 'window') this.#mark('window'); break;
       default: break;
     }
