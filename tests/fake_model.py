@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Engine, Sample, Segment, StepResult
+from kvviz.engine.engine import Engine
+from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
 from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Engine, Sample, Segment, StepResult
+from kvviz.engine.engine import Engine
+from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.events import Piece
 from kvviz.log import EventLog
 from kvviz.world import World

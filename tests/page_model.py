@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Engine, Segment, StepResult
+from kvviz.engine.engine import Engine
+from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import MissingError
 from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows

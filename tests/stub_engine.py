@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Engine, Sample, Segment, StepResult
+from kvviz.engine.engine import Engine
+from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.events import BlockAllocated, BlocksReleased, Event, HostEvicted, RequestAdded, TokenSampled
 
 LAYERS = (0, 1)

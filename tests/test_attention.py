@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from kvviz.engine.engine import Segment
+from kvviz.engine.runner import Segment
 from kvviz.model import attention
 from kvviz.model.attention import _plain, _single_queries
 from kvviz.model.paged_cache import EvenReads, StepPlan

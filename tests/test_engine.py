@@ -7,7 +7,7 @@ from stub_engine import StubRunner
 
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
-from kvviz.engine.engine import Sample, StepResult
+from kvviz.engine.runner import Sample, StepResult
 from kvviz.log import EventLog
 from kvviz.world import World
 

@@ -11,7 +11,7 @@ from small_models import small_model
 from small_tokenizers import byte_level
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Segment, StepResult
+from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import RequestError
 from kvviz.model import session as module
 from kvviz.model.observed import ObservedModel

@@ -13,7 +13,7 @@ from small_tokenizers import byte_level
 
 import kvviz
 from kvviz.cli import app
-from kvviz.engine.engine import Sample, Segment, StepResult
+from kvviz.engine.runner import Sample, Segment, StepResult
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -11,7 +11,7 @@ import torch
 from stub_engine import stub_engine
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Sample
+from kvviz.engine.runner import Sample
 from kvviz.errors import ConfigError
 from kvviz.events import SamplingParams
 from kvviz.model.sampler import Sampler, _keep

@@ -1,5 +1,6 @@
 """The cache engine: decides which token goes into which slot of which block. Knows no torch."""
 
-from kvviz.engine.engine import Engine, Runner
+from kvviz.engine.engine import Engine
+from kvviz.engine.runner import Runner
 
 __all__ = ["Engine", "Runner"]

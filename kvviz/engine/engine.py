@@ -12,9 +12,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import index
-from typing import Literal, Protocol
 
 from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
 from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
@@ -23,8 +21,10 @@ from kvviz.engine.host import HostTier
 from kvviz.engine.memory import PrefixMemory
 from kvviz.engine.policies import policy_of
 from kvviz.engine.requests import Request
+from kvviz.engine.runner import MAX_TOKEN_ID, Runner, Sample, Segment, StepResult, check_result
 from kvviz.engine.scheduler import Plan, Scheduler
 from kvviz.engine.tables import BlockTables
+from kvviz.engine.text import NumberText, TokenText
 from kvviz.errors import RequestError
 from kvviz.events import (
     Candidate,
@@ -33,7 +33,6 @@ from kvviz.events import (
     FinishReason,
     ForkOrigin,
     KvWritten,
-    Piece,
     RequestAdded,
     RequestFinished,
     RequestReprioritised,
@@ -48,114 +47,6 @@ from kvviz.events import (
 MAX_NEW_TOKENS = 100_000
 #: Ended requests that can still be forked.
 MAX_ENDED = 256
-MAX_TOKEN_ID = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """What a runner computes for one request in one step: some new tokens after all that is in the cache.
-
-    `token_ids` sit at positions `start` … and go into `slots`; `block_table` covers `length` = start + new tokens
-    (None where a block is gone because no layer reads it any more). `sampling` is None when no token is wanted.
-    """
-
-    request_id: int
-    token_ids: Sequence[int]
-    start: int
-    slots: Sequence[int]
-    block_table: Sequence[int | None]
-    length: int
-    sampling: SamplingParams | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A sampled token and the most probable ones with their probabilities, best first."""
-
-    token_id: int
-    candidates: Sequence[tuple[int, float]]
-    code: Literal["greedy", "sampled"]
-    num_considered: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
-    """What a runner did: a sample per segment that wanted one, and when each layer wrote and was read."""
-
-    samples: Sequence[Sample | None]
-    layers: Sequence[int]
-    layer_us: Sequence[int]
-    read_us: Sequence[int]
-    forward_us: int
-
-
-class Runner(Protocol):
-    """Computes steps and moves blocks. `window`, `cache_keys` and `max_positions` are facts about its model.
-
-    The three moves copy the entries of whole blocks at once and give the bytes and microseconds that it took.
-    """
-
-    @property
-    def window(self) -> int | None:
-        """Tokens that the farthest-reading layer sees back when every layer has a window, else None."""
-
-    @property
-    def cache_keys(self) -> tuple[str, ...]:
-        """What makes cached entries of this runner different from another's: weights, dtype, codec, windows."""
-
-    @property
-    def max_positions(self) -> int | None:
-        """Longest sequence that the model takes, None when it has no limit."""
-
-    def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
-        """One forward pass over all segments."""
-
-    def copy_block(self, source: int, target: int) -> tuple[int, int]:
-        """Copy a block within the pool."""
-
-    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the pool into the host tier."""
-
-    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the host tier into the pool."""
-
-    def forget(self, request_id: int) -> None:
-        """The request has ended."""
-
-
-class TokenText(Protocol):
-    """Turns token ids into how they read in their place."""
-
-    def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of a whole prompt; later tokens of the request continue it."""
-
-    def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """What each of these tokens would be if it came next."""
-
-    def extend(self, request_id: int, token_id: int) -> Piece:
-        """The piece of the next token, which is now part of the request."""
-
-    def forget(self, request_id: int) -> None:
-        """The request has ended."""
-
-
-class NumberText:
-    """Token text without a tokenizer: every token reads as its number."""
-
-    def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of a prompt."""
-        return self.peek(request_id, token_ids)
-
-    def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of possible next tokens."""
-        return tuple(Piece(text=f" {token_id}") for token_id in token_ids)
-
-    def extend(self, request_id: int, token_id: int) -> Piece:
-        """Piece of the next token."""
-        return Piece(text=f" {token_id}")
-
-    def forget(self, request_id: int) -> None:
-        """Nothing is kept."""
 
 
 class Engine:
@@ -379,7 +270,7 @@ class Engine:
             self._finish(self.scheduler.waiting[0], FinishReason(code="failed"))
         try:
             result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in chunks])
-            _check_result(chunks, result)
+            check_result(chunks, result)
         except Exception:
             for request, chunk in chunks:
                 self.tables.forget_unwritten(request, chunk.start)
@@ -600,19 +491,3 @@ def _check_sampling(sampling: SamplingParams) -> None:
     check_number("top_p", sampling.top_p, 0, 1)
     if sampling.seed is not None:
         check_range("seed", sampling.seed, 0, MAX_SEED)
-
-
-def _check_result(plan: Sequence[tuple[Request, Chunk]], result: StepResult) -> None:
-    """Raise `TypeError` or `ValueError` when a runner's answer does not fit the step that it was asked for."""
-    if len(result.samples) != len(plan):
-        raise ValueError(
-            f"the runner gave {len(result.samples)} samples for {len(plan)} segments; one each was expected"
-        )
-    for (request, chunk), sample in zip(plan, result.samples, strict=True):
-        wanted = chunk.start + chunk.num_tokens == request.num_tokens
-        if (sample is not None) is not wanted:
-            raise ValueError(
-                f"request {request.request_id} wanted {'a' if wanted else 'no'} sample, but got {sample!r}"
-            )
-        if sample is not None and not 0 <= sample.token_id <= MAX_TOKEN_ID:
-            raise ValueError(f"the runner sampled token {sample.token_id}; ids go from 0 to {MAX_TOKEN_ID}")

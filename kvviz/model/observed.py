@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Segment
+from kvviz.engine.runner import Segment
 from kvviz.errors import KvvizError, ModelError
 from kvviz.model.attention import AttentionDoor, Observation
 from kvviz.model.geometry import LayerGeometry, ModelGeometry

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-from kvviz.engine.engine import Segment
+from kvviz.engine.runner import Segment
 from kvviz.model.geometry import ModelGeometry
 
 #: Sequences with one new token each are read evenly if that reads at most this many times the blocks.

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from kvviz.config import EngineConfig
-from kvviz.engine.engine import Sample, Segment, StepResult
+from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.model.attention import AttentionDoor, Capture
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.paged_cache import PagedCache, StepPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kvviz.engine.engine import Sample
+from kvviz.engine.runner import Sample
 from kvviz.events import SamplingParams
 
 #: Below this the most probable token is all there is, and a float cannot tell them apart.
