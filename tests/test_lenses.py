@@ -500,10 +500,13 @@ def test_both_wastes_are_reserved_slots_that_hold_nothing(page: Any, log: Any) -
     paged = 1 - held["computed"] / held["slots"]
     slab = 1 - held["computed"] / held["reserved"]
     texts = page.evaluate("texts()")
-    named = ((f"paged {held['slots']} slots", paged), (f"contiguous {held['reserved']}", slab))
+    named = (
+        (f"paged {held['slots']} slots, {held['slots'] - held['computed']} empty", paged),
+        (f"contiguous {held['reserved']}, {held['reserved'] - held['computed']} empty", slab),
+    )
     for name, share in named:
         figure = f"{share * 100:.0f}" if share >= 0.0995 else f"{share * 100:.1f}"
-        assert f"{name}, {figure} % empty" in texts
+        assert f"{name} ({figure} %)" in texts
 
 
 def test_tiles_of_any_pool_stay_in_their_place(page: Any) -> None:

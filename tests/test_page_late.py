@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -11,7 +12,9 @@ from typing import Any
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
+from kvviz.cli import app
 from kvviz.recording import write_recording
 from kvviz.server import ServerConfig
 from tests.browser import open_browser
@@ -424,3 +427,21 @@ def test_a_server_that_is_gone_before_it_answered_is_told_by_the_banner_alone(br
     assert boot_line(page) is None
     assert page.evaluate("told") == []
     page.close()
+
+
+def test_a_block_workload_opens_in_pages_and_says_that_there_is_no_model(browser: Any, tmp_path: Path) -> None:
+    ops = [{"op": "start", "id": "a", "tokens": list(range(40)), "salt": None}, {"op": "free", "id": "a"}]
+    workload, recording = tmp_path / "w.json", tmp_path / "w.kvviz"
+    workload.write_text(json.dumps({"block_size": 16, "num_blocks": 10, "ops": ops}))
+    assert CliRunner().invoke(app, ["blocks", str(workload), "-o", str(recording)]).exit_code == 0
+    with running(ServerConfig(replay_path=recording)) as server:
+        view = View(browser, server.url)
+        view.until(lambda state: state["lens"] == "pages")
+        view.page.wait_for_function("() => document.querySelector('#stage').textContent.includes('10')")
+        assert "no model · pool 10 × 16 tokens" in view.page.inner_text("header")
+        view.press("KeyD")
+        view.page.wait_for_selector("#drawer", state="visible")
+        assert "No model: a block workload was replayed" in view.page.text_content("#drawer")
+        assert "undefined" not in view.page.text_content("main")
+        assert view.watched.errors == []
+        view.close()

@@ -166,6 +166,16 @@ export function roundRect(context, x, y, w, h, radius) {
   context.roundRect(x, y, Math.max(0, w), Math.max(0, h), Math.max(0, Math.min(radius, w / 2, h / 2)));
 }
 
+/** Level stripes in one colour, transparent between them: unlike hatching, which says a state.
+ * @param {CanvasRenderingContext2D} context @param {string} color @param {number} period CSS pixels @param {number} line CSS pixels
+ * @returns {CanvasPattern|string} */
+export function stripes(context, color, period, line) {
+  return patternOf(context, `stripes/${color}/${period}/${line}`, color, period, (brush, size, ratio) => {
+    brush.fillStyle = color;
+    brush.fillRect(0, 0, size, line * ratio);
+  });
+}
+
 /** @type {WeakMap<CanvasRenderingContext2D, Map<string, CanvasPattern>>} */
 const patterns = new WeakMap();
 
@@ -176,8 +186,24 @@ const patterns = new WeakMap();
  * @returns {CanvasPattern|string}
  */
 export function hatch(context, color, period = 6, line = 1.4) {
+  return patternOf(context, `${color}/${period}/${line}`, color, period, (brush, size, ratio) => {
+    brush.strokeStyle = color;
+    brush.lineWidth = line * ratio;
+    for (const shift of [-size, 0, size]) {
+      brush.beginPath();
+      brush.moveTo(shift - 1, size + 1);
+      brush.lineTo(shift + size + 1, -1);
+      brush.stroke();
+    }
+  });
+}
+
+/** A square tile that repeats, remembered. @param {CanvasRenderingContext2D} context @param {string} name @param {string} color instead, if there is no pattern
+ * @param {number} period CSS pixels @param {(brush: CanvasRenderingContext2D, size: number, ratio: number) => void} paint in device pixels
+ * @returns {CanvasPattern|string} */
+function patternOf(context, name, color, period, paint) {
   const ratio = context.getTransform().a || 1;
-  const key = `${color}/${period}/${line}/${ratio}`;
+  const key = `${name}/${ratio}`;
   let known = patterns.get(context);
   if (!known) patterns.set(context, (known = new Map()));
   const found = known.get(key);
@@ -187,14 +213,7 @@ export function hatch(context, color, period = 6, line = 1.4) {
   tile.width = tile.height = size;
   const brush = tile.getContext('2d');
   if (!brush) return color;
-  brush.strokeStyle = color;
-  brush.lineWidth = line * ratio;
-  for (const shift of [-size, 0, size]) {
-    brush.beginPath();
-    brush.moveTo(shift - 1, size + 1);
-    brush.lineTo(shift + size + 1, -1);
-    brush.stroke();
-  }
+  paint(brush, size, ratio);
   const pattern = context.createPattern(tile, 'repeat');
   if (!pattern) return color;
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));

@@ -65,7 +65,7 @@ function entry(id, position, index, look) {
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
   if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
   else parts.push(...vectorsOf(item, position, index, world, ctx));
-  if (header.model.layers[index]?.cache !== 'latent') parts.push(headsPicture(header.model, ctx.ui.head));
+  if (header.model.layers[index]?.cache === 'kv') parts.push(headsPicture(header.model, ctx.ui.head));
   parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));
   return parts;
 }

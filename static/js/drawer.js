@@ -5,6 +5,7 @@ import { PRESETS } from './presets.js';
 import { recordingsPart } from './recordings.js';
 import { asksForAnother, cacheFields, configOf, manyFields, showRun } from './run-settings.js';
 import { scenariosPart } from './scenarios.js';
+import { hasNoModel } from './selectors.js';
 import { strings } from './strings.js';
 import { bytes, count, fill } from './text.js';
 import { CommandError } from './transport.js';
@@ -143,13 +144,17 @@ export class Drawer {
     return fault === null;
   }
 
+  /** Does a request wait that nobody has seen at work? */
+  get #isPristine() {
+    return this.ctx.timeline.head === 0 && this.actions.hasWork;
+  }
+
   /** Add the prompt and let the engine go on; with other settings in a new log. @param {boolean} continues @param {boolean} [fresh] */
   async run(continues, fresh = false) {
     if (this.busy || !this.#valid()) return;
     const last = continues ? this.#lastFinished() : null;
     const prompt = this.prompt.value;
-    const pristine = this.ctx.timeline.head === 0 && this.actions.hasWork;
-    if (fresh || pristine || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
+    if (fresh || this.#isPristine || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
     else await this.#go(null, [prompt], this.#request(), last);
   }
 
@@ -296,7 +301,7 @@ export class Drawer {
     const live = status?.model.live_session_id ?? null;
     const running = listens ? this.#running() : null;
     const last = listens ? this.#lastFinished() : null;
-    const key = `${listens}:${live}:${running?.id}:${last}:${status?.model.state}:${status?.model.message}`;
+    const key = `${listens}:${live}:${running?.id}:${this.#isPristine}:${last}:${status?.model.state}:${status?.model.message}`;
     if (key === this.controlKey) return;
     this.controlKey = key;
     for (const button of this.root.querySelectorAll('form button')) /** @type {HTMLButtonElement} */ (button).disabled = !listens;
@@ -304,7 +309,7 @@ export class Drawer {
     this.continueButton.disabled = !listens || last === null || running !== null;
     this.cancelButton.hidden = !running;
     setText(this.cancelButton, fill(text.cancel, { letter: running?.letter ?? '' }));
-    if (listens) replace(this.notice, running && h('p', { class: 'hint' }, fill(text.continueLater, { letter: running.letter })));
+    if (listens) replace(this.notice, running && h('p', { class: 'hint' }, fill(this.#isPristine ? text.takesPlace : text.continueLater, { letter: running.letter })));
     else if (live !== null) replace(this.notice, h('p', {}, text.isRecording), h('button', { type: 'button', class: 'primary', on: { click: () => this.openSession(null) } }, text.goLive));
     else replace(this.notice, h('p', {}, status?.model.state === 'failed' ? fill(text.notReady, { state: status.model.message ?? status.model.state }) : status?.model.state === 'none' || !status ? text.isRecording : text.waitingLoad));
   }
@@ -313,6 +318,10 @@ export class Drawer {
     const { header } = this.ctx.log;
     if (!header) return;
     const { model } = header;
+    if (hasNoModel(header)) {
+      replace(this.modelPart, h('p', { class: 'hint' }, text.noModel));
+      return;
+    }
     replace(this.modelPart,
       h('p', {}, model.name, h('span', { class: 'hint' }, ` ${model.architecture}`)),
       h('p', {}, fill(text.parameters, { n: count(model.num_parameters), bytes: bytes(model.weight_bytes) })),

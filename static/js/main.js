@@ -178,6 +178,8 @@ class App {
     this.transport.subscribe(ui.layer, MAX_COLUMNS, ui.requestId);
     this.caption.showHint = hello.kind === 'live';
     this.takeover.begun(hello.kind);
+    const { header } = this.ctx.log;
+    if (header && selectors.hasNoModel(header) && (ui.lens === 'cache' || ui.lens === 'attention')) ui.set({ lens: 'pages' });
     if (document.documentElement.dataset.ready !== 'yes') {
       document.documentElement.dataset.ready = 'yes';
       byId('boot').classList.remove('boot-failed');

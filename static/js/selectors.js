@@ -114,6 +114,11 @@ export function workCounts(request) {
   return { withCache: request.numWritten, without };
 }
 
+/** Is it the log of a block workload? Then no layer stores anything. @param {Header} header @returns {boolean} */
+export function hasNoModel(header) {
+  return header.model.layers.every((layer) => layer.cache === 'none');
+}
+
 /** Bytes that one token costs in one layer and in all, and the factors of the formula.
  * @param {Header} header @param {number} layer */
 export function entryBytes(header, layer) {

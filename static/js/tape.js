@@ -167,7 +167,7 @@ export class Tape {
     const candidates = request.candidates.get(position);
     const sampled = this.ctx.log.sampleOf(request.id, position);
     const note = !candidates ? tape.candidatesNone
-      : sampled?.reason.code === 'sampled' ? fill(tape.candidatesSampled, { position, n: sampled.reason.num_considered }) : fill(tape.candidatesGreedy, { position });
+      : sampled?.reason.code === 'sampled' ? fill(tape.candidatesSampled, { letter: request.letter, position, n: sampled.reason.num_considered }) : fill(tape.candidatesGreedy, { letter: request.letter, position });
     const most = Math.max(...(candidates ?? []).map((candidate) => candidate.probability), 1e-9);
     const { engineListens } = this.actions;
     const branch = (/** @type {number|null} */ tokenId, /** @type {string} */ text, /** @type {string} */ label) => engineListens && h('button', {
@@ -266,7 +266,11 @@ export class Tape {
       replace(this.switches);
       return;
     }
-    replace(this.switches, all.slice(-NUM_SWITCHES).map((request) => h('button', {
+    const listed = all.slice(-NUM_SWITCHES);
+    const isAway = !listed.some((request) => request.id === shown.id);
+    if (isAway) listed.splice(0, 1, /** @type {Request} */ (all.find((request) => request.id === shown.id) ?? listed[0]));
+    const numHidden = all.length - listed.length;
+    replace(this.switches, numHidden > 0 ? h('span', { class: 'tape-more' }, fill(strings.tape.more, { n: numHidden })) : null, listed.map((request) => h('button', {
       type: 'button', class: 'tape-switch', 'aria-pressed': String(request.id === shown.id),
       'aria-label': fill(strings.tape.request, { letter: request.letter }), title: request.prompt.slice(0, 80),
       on: { click: () => ui.set({ requestId: ui.requestId === request.id ? null : request.id }) },

@@ -1,6 +1,6 @@
 /** Name, lens tabs, model chip, state chip with the proof badge, and the chip that offers the live model. */
 import { h, icon, PATHS, replace, setText } from './dom.js';
-import { shortDtype } from './selectors.js';
+import { hasNoModel, shortDtype } from './selectors.js';
 import { bytes, count, fill } from './text.js';
 import { LENSES } from './ui.js';
 
@@ -85,6 +85,11 @@ export class TopBar {
     if (!header) return;
     const { topbar } = this.ctx.strings;
     const { model, pool } = header;
+    if (hasNoModel(header)) {
+      setText(this.model, fill(topbar.poolOnly, { blocks: count(pool.num_blocks), size: pool.block_size }));
+      this.model.title = '';
+      return;
+    }
     const latent = model.layers.length > 0 && model.layers.every((layer) => layer.cache !== 'kv');
     const heads = fill(latent ? topbar.headsLatent : topbar.heads, { q: model.num_query_heads, kv: model.num_kv_heads });
     const poolText = fill(topbar.pool, { blocks: count(pool.num_blocks), size: pool.block_size, bytes: bytes(pool.bytes) });

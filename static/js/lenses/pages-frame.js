@@ -97,7 +97,7 @@ export class PagesFrame {
       capacity: this.slabs.capacity, full: ui.slabFull, context: log.header?.model.max_positions ?? 0,
     });
     this.chains.draw(still, context, palette, picture, this.rows, progress, all);
-    this.queueTiles = drawQueue(context, palette, picture, space.queue, space.heading, progress);
+    this.queueTiles = drawQueue(context, palette, picture, space.queue, space.heading, progress, this.host !== null && Boolean(log.header?.policies.offload));
     if (this.host) drawHost(context, palette, picture, this.host, this.numHost, progress);
     drawSlabs(context, palette, space.slabs, space.heading, held.world, held.computed, slabs, this.slabs.capacity, space.stacked);
     this.#connect(context, progress);

@@ -15,10 +15,10 @@ const GAP = 6;
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {Box} area
- * @param {number} heading @param {number} progress
+ * @param {number} heading @param {number} progress @param {boolean} offloads evicted prefixes go to the host tier
  * @returns {QueueTile[]}
  */
-export function drawQueue(context, palette, picture, area, heading, progress) {
+export function drawQueue(context, palette, picture, area, heading, progress, offloads) {
   const small = palette.px('text-xs');
   const size = Math.round((area.height - heading - small * QUEUE_NOTE) / TILE_SHAPE);
   const tall = Math.round(size * TILE_SHAPE);
@@ -48,7 +48,7 @@ export function drawQueue(context, palette, picture, area, heading, progress) {
     return tiles;
   }
   ellipsis(context, palette, orders[taken >= 0.5 ? (returned >= 0.5 ? 2 : 1) : 0], area, size, y + tall / 2);
-  feet(context, palette, picture, area, head, y + tall + 3, progress);
+  feet(context, palette, picture, area, head, y + tall + 3, progress, offloads);
   return tiles;
 }
 
@@ -101,8 +101,8 @@ function ellipsis(context, palette, order, area, size, y) {
 }
 
 /** What stands under the queue. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
- * @param {Box} area @param {number|undefined} head @param {number} y @param {number} progress */
-function feet(context, palette, picture, area, head, y, progress) {
+ * @param {Box} area @param {number|undefined} head @param {number} y @param {number} progress @param {boolean} offloads */
+function feet(context, palette, picture, area, head, y, progress, offloads) {
   if (head === undefined) return;
   const t = texts.pages;
   const cached = picture.view(head, progress).form === 'cached';
@@ -110,7 +110,7 @@ function feet(context, palette, picture, area, head, y, progress) {
   context.textAlign = 'left';
   context.textBaseline = 'top';
   context.fillStyle = palette.css('now');
-  const text = fitText(context, cached ? t.nextEvicts : t.next, area.width);
+  const text = fitText(context, !cached ? t.next : offloads ? t.nextMoves : t.nextEvicts, area.width);
   context.fillText(text, area.x, y + 4);
   const used = textWidth(context, text);
   useFont(context, palette.font('text-xs'));

@@ -1,5 +1,5 @@
 /** Hue and pattern of a request: four hues in order; from the fifth request on a pattern tells them apart, and always the letter. */
-import { hatch, roundRect, useFont } from '../canvas.js';
+import { roundRect, stripes, useFont } from '../canvas.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
 
@@ -17,7 +17,7 @@ export function fillHue(context, palette, requestId, plain = false) {
   context.fill();
   const round = Math.floor(requestId / NUM_HUES) % 3;
   if (round === 0 || plain) return;
-  context.fillStyle = hatch(context, palette.css('ground', 0.75), round === 1 ? 5 : 3.4, round === 1 ? 1.3 : 1);
+  context.fillStyle = stripes(context, palette.css('ground', 0.75), round === 1 ? 5 : 3, round === 1 ? 1.5 : 1);
   context.fill();
 }
 

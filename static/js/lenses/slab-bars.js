@@ -176,8 +176,9 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   useFont(context, palette.font('text-figure', 'ui', 700));
   context.fillStyle = palette.css('ink');
   const size = palette.px('text-figure');
-  const one = left === null ? '' : fill(t.wastePaged, { slots: count(paged.use.reserved), percent: percent(left) });
-  const two = right !== null ? fill(t.wasteSlab, { slots: count(slab.reserved), percent: percent(right) }) : refused === '' ? '' : t.slabNobody;
+  const one = left === null ? '' : fill(t.wastePaged, { slots: count(paged.use.reserved), empty: count(paged.use.reserved - paged.use.filled), percent: percent(left) });
+  const slabText = right === null ? '' : fill(t.wasteSlab, { slots: count(slab.reserved), empty: count(slab.reserved - slab.filled), percent: percent(right) });
+  const two = right === null ? (refused === '' ? '' : t.slabNobody) : refused === '' ? slabText : fill(t.wasteRefused, { text: slabText, letters: refused });
   const top = stacked ? y + small * (refused === '' ? 1.6 : 3) : y + 2;
   if (stacked) {
     context.fillText(fitText(context, one, area.width), area.x, top);

@@ -171,8 +171,12 @@ function footText(context, palette, box, view, text, pad) {
   context.textBaseline = 'middle';
   context.textAlign = 'left';
   context.fillStyle = palette.css(view.form === 'used' || text.strong ? 'ink' : view.form === 'cached' ? 'ink-2' : 'ink-3');
-  context.fillText(text.id, box.x + pad, y);
-  const room = box.width - 2 * pad - textWidth(context, text.id) - 5;
+  const inner = box.width - 2 * pad;
+  const full = textWidth(context, text.id) + 5;
+  // "logical → block" gives way to how many share the block.
+  const id = text.letters.length > 1 && full + textWidth(context, `×${text.letters.length}`) > inner ? text.id.slice(text.id.indexOf('→') + 1).trim() : text.id;
+  context.fillText(id, box.x + pad, y);
+  const room = inner - textWidth(context, id) - 5;
   if (text.letters.length > 1) return letters(context, palette, text.letters, view.owners, box.x + box.width - pad, y, room);
   useFont(context, palette.font('text-xs', 'ui', text.strong ? 600 : 400));
   if (text.note === '' || textWidth(context, text.note) > room) return undefined;
