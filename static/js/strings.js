@@ -889,6 +889,7 @@ export const strings = {
       first: 'first token', rest: 'between tokens: median, worst',
       add: 'Add a request', scenarios: 'Choose a scenario',
       alone: 'One request has every step to itself.',
+      moreBelow: '↓ {n} more',
       hostSign: 'host ⇅',
       legend: { waiting: 'waits', prefill: 'prefill', decode: 'decode', held: 'no budget left', preempted: 'preempted', swapped: 'swapped out' },
       sooner: 'Request {letter}: earlier (smaller priority number)', later: 'Request {letter}: later (larger priority number)', cancel: 'Cancel request {letter}',

@@ -54,7 +54,8 @@ class BatchLens {
     this.rowBox = h('div', { class: 'batch-rows' });
     this.sticky = h('div', { class: 'batch-sticky' });
     this.hint = h('div', { class: 'batch-hint', hidden: true }, h('span', {}, t.alone), h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios));
-    this.scroll = h('div', { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label }, this.sticky, this.rowBox, this.hint);
+    this.more = h('div', { class: 'batch-more', 'aria-hidden': 'true', hidden: true });
+    this.scroll = h('div', { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label }, this.sticky, this.rowBox, this.hint, this.more);
     this.poolLabel = h('div', { class: 'batch-chart-label' });
     this.budgetLabel = h('div', { class: 'batch-chart-label' });
     this.hostLabel = h('div', { class: 'batch-chart-label batch-chart-label-line' });
@@ -113,6 +114,7 @@ class BatchLens {
     this.root.classList.toggle('batch-wide', space.wide);
     for (const [name, value] of Object.entries(placesOf(space))) this.head.style.setProperty(name, value);
     this.frame.resize(this.scroll, space);
+    this.#moreBelow(space.rowHeight);
     this.#labels(numHost);
     this.#emptyState();
     const now = performance.now();
@@ -120,6 +122,15 @@ class BatchLens {
       this.tableAt = now;
       this.#tell();
     }
+  }
+
+  /** How many rows are below what is seen, whole or cut. @param {number} rowHeight */
+  #moreBelow(rowHeight) {
+    const { scroll, more, rows } = this;
+    const numSeen = Math.floor((scroll.scrollTop + scroll.clientHeight + rowHeight * 0.2) / Math.max(1, rowHeight));
+    const numBelow = Math.max(0, rows.length - numSeen);
+    more.hidden = numBelow === 0;
+    if (numBelow > 0) setText(more, fill(t.moreBelow, { n: numBelow }));
   }
 
   /** @param {number} numHost */

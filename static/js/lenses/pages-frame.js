@@ -1,6 +1,7 @@
 /** Draws the pages lens at one progress, and says what stands under a point. */
 import { doubleOutline, roundRect, span } from '../canvas.js';
 import { within } from '../phases.js';
+import { shownRequest } from '../selectors.js';
 import { layoutChains } from './chain-layout.js';
 import { Chains } from './chains.js';
 import { drawConnectors, MOST_LINES } from './connectors.js';
@@ -77,7 +78,7 @@ export class PagesFrame {
     this.host = space.host ? layoutHost(space.host, space.heading, numHost, small) : null;
     this.tree = ui.pagesBy === 'prefix' ? new PoolTree(this.parents.all(), space.pool, space.heading, small) : null;
     this.#moves = movesOf(picture.told);
-    Object.assign(this, layoutChains(picture, space.chains, space.heading, small, ui.requestId));
+    Object.assign(this, layoutChains(picture, space.chains, space.heading, small, shownRequest(picture.scene, ui)?.id ?? null));
   }
 
   /** @param {number} progress @param {boolean} all look at every tile of the pool */
