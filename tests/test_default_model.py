@@ -92,7 +92,7 @@ def make(*arguments: Any, **options: Any) -> ModelSession:
     return ModelSession(*arguments, keep_entries=False, **options)
 
 
-@pytest.mark.parametrize("name", ["preempt_swap", "fork_tree"])
+@pytest.mark.parametrize("name", ["first-minute", "preempt_swap", "fork_tree"])
 def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
     name: str, observed: ObservedModel, default_model: LoadedModel
 ) -> None:
