@@ -248,21 +248,15 @@ def _scheduler_share(observed: ObservedModel) -> float:
     for prompt in _prompts(16, 64):
         session.engine.add_request(prompt, max_new_tokens=NUM_DECODES + 1)
     session.step()
-    schedule, shares = session.engine.scheduler.schedule, []
-    took = 0.0
-
-    def timed() -> Any:
-        nonlocal took
-        began = time.perf_counter()
-        plan = schedule()
-        took = time.perf_counter() - began
-        return plan
-
-    session.engine.scheduler.schedule = timed  # type: ignore[method-assign]
-    while session.has_work:
-        began = time.perf_counter()
-        session.step()
-        shares.append(took / (time.perf_counter() - began))
+    after = session.log.head_seq
+    session.run()
+    times = {"step_started": 0, "step_scheduled": 0}
+    shares: list[float] = []
+    for _, t_us, event in session.log.records(after):
+        if event["type"] in times:
+            times[event["type"]] = t_us
+        elif event["type"] == "step_finished":
+            shares.append((times["step_scheduled"] - times["step_started"]) / event["step_us"])
     return statistics.median(shares)
 
 

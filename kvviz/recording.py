@@ -325,7 +325,8 @@ class Recording(FrameSource):
 def _check_record(number: int, line: bytes) -> dict[str, Any]:
     """The event in a line, as JSON. Raises `RecordingError` when it is not the record of that number."""
     try:
-        seq, t_us, event = orjson.loads(line)
+        seq, t_us, found = orjson.loads(line)
+        event: dict[str, Any] = found
         kind = event["type"]
         if seq != number or not isinstance(t_us, int) or not isinstance(kind, str):
             raise ValueError("a record is [seq, t_us, event]")
@@ -335,7 +336,7 @@ def _check_record(number: int, line: bytes) -> dict[str, Any]:
         raise RecordingError(
             f"Record {number} of the recording is not what kvviz writes; the file is damaged.", seq=number
         ) from error
-    return event  # type: ignore[no-any-return]
+    return event
 
 
 def _damaged(member: str) -> MissingError:

@@ -21,7 +21,7 @@ from kvviz.engine.host import HostTier
 from kvviz.engine.memory import PrefixMemory
 from kvviz.engine.policies import policy_of
 from kvviz.engine.requests import Request
-from kvviz.engine.runner import MAX_TOKEN_ID, Runner, Sample, Segment, StepResult, check_result
+from kvviz.engine.runner import MAX_TOKEN_ID, NOTHING_RUN, Runner, Sample, Segment, StepResult, check_result
 from kvviz.engine.scheduler import Plan, Scheduler
 from kvviz.engine.tables import BlockTables
 from kvviz.engine.text import NumberText, TokenText
@@ -269,7 +269,8 @@ class Engine:
             # Nothing is in the way, and still it does not fit: waiting longer would not help.
             self._finish(self.scheduler.waiting[0], FinishReason(code="failed"))
         try:
-            result = self.runner.run(self.num_steps, [self._segment(request, chunk) for request, chunk in chunks])
+            segments = [self._segment(request, chunk) for request, chunk in chunks]
+            result = self.runner.run(self.num_steps, segments) if segments else NOTHING_RUN
             check_result(chunks, result)
         except Exception:
             for request, chunk in chunks:

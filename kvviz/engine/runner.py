@@ -50,6 +50,10 @@ class StepResult:
     forward_us: int
 
 
+#: Of a step in which nobody could compute: no runner is asked.
+NOTHING_RUN = StepResult(samples=(), layers=(), layer_us=(), read_us=(), forward_us=0)
+
+
 class Runner(Protocol):
     """Computes steps and moves blocks. `window`, `cache_keys` and `max_positions` are facts about its model.
 
@@ -69,7 +73,7 @@ class Runner(Protocol):
         """Longest sequence that the model takes, None when it has no limit."""
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
-        """One forward pass over all segments."""
+        """One forward pass over all segments, of which there is at least one."""
 
     def copy_block(self, source: int, target: int) -> tuple[int, int]:
         """Copy a block within the pool."""

@@ -165,7 +165,7 @@ class BlockTables:
 
         False when the pool has too few free blocks; then only blocks out of the window have been released.
         """
-        self._release_window(request)
+        self.leave_window(request)
         if not self.fits(request, num_tokens, lookup):
             return False
         self._copy_on_write(request)
@@ -198,10 +198,6 @@ class BlockTables:
             )
         )
         return True
-
-    def leave_window(self, request: Request) -> None:
-        """Release blocks that no layer reads any more."""
-        self._release_window(request)
 
     def swap_out(self, request: Request) -> None:
         """Copy a request's blocks to the host tier as far as they are written, and release all it holds.
@@ -384,7 +380,8 @@ class BlockTables:
         """First position that the next token, or any later one, reads."""
         return 0 if self.window is None else max(0, num_computed - self.window + 1)
 
-    def _release_window(self, request: Request) -> None:
+    def leave_window(self, request: Request) -> None:
+        """Release a request's blocks that no layer reads any more."""
         start = self._window_start(request.num_computed)
         num_gone = start // self.block_size
         gone = [

@@ -200,16 +200,14 @@ class AttentionDoor:
 
     def _mask(self, segment: SegmentPlan, window: int | None, query: torch.Tensor) -> torch.Tensor:
         """Additive mask [1, 1, n, T]: causal, within the window, within the layer's own stretch."""
-        asks = torch.arange(segment.start, segment.start + segment.num_new)[:, None]
-        is_read = torch.arange(segment.read_start, segment.read_start + segment.num_tokens)[None]
-        seen = is_read <= asks
-        if window:
-            seen &= is_read > asks - window
+        hidden = _hidden(segment.num_new, segment.num_tokens, window)
         chunk = self.chunk_of(self._layer)
         if chunk:
-            seen &= is_read // chunk == asks // chunk
-        mask = torch.zeros(seen.shape, dtype=query.dtype)
-        return mask.masked_fill(~seen, torch.finfo(query.dtype).min)[None, None]
+            asks = torch.arange(segment.start, segment.start + segment.num_new)[:, None]
+            is_read = torch.arange(segment.read_start, segment.read_start + segment.num_tokens)[None]
+            hidden |= is_read // chunk != asks // chunk
+        mask = torch.zeros(hidden.shape, dtype=query.dtype)
+        return mask.masked_fill(hidden, torch.finfo(query.dtype).min)[None, None]
 
     def chunk_of(self, layer: int) -> int | None:
         """Length of the stretches within which a chunked-attention layer reads, None for other layers."""
@@ -318,9 +316,10 @@ def _single_queries(
 def _eager_of(module: torch.nn.Module) -> Callable[..., Any]:
     """The eager attention function that the module's own file defines."""
     for kind in type(module).__mro__:
-        function = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+        module_of_kind = sys.modules.get(kind.__module__)
+        function: Callable[..., Any] | None = getattr(module_of_kind, "eager_attention_forward", None)
         if function is not None:
-            return function  # type: ignore[no-any-return]
+            return function
     raise ModelError(
         f"{type(module).__name__} has no eager attention of its own to call; choose another model.",
         code="no_attention_interface",

@@ -88,9 +88,7 @@ class ModelRunner:
         return int(limit) if limit else None
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
-        """One forward pass: new tokens of all segments → a sample for each segment that wants one. Of none: no pass."""
-        if not segments:
-            return StepResult(samples=[], layers=[], layer_us=[], read_us=[], forward_us=0)
+        """One forward pass: new tokens of all segments → a sample for each segment that wants one."""
         wanted = [segment.sampling is not None for segment in segments]
         self.cache.begin(StepPlan.of(segments, self.cache.block_size))
         self.door.begin(self.cache, capture_rows=self.capture)

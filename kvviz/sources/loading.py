@@ -71,9 +71,9 @@ class Loader:
             sys.setswitchinterval(switch_s)
 
     def _progress(self, state: str, share: float | None, message: str) -> None:
-        known: LoadState = state if state in ("fetching", "converting") else "loading"  # type: ignore[assignment]
+        known: dict[str, LoadState] = {"fetching": "fetching", "converting": "converting"}
         progress = None if share is None else round(min(1.0, max(0.0, share)), 2)
-        self._set(LoadStatus(known, progress, message))
+        self._set(LoadStatus(known.get(state, "loading"), progress, message))
 
     def _set(self, status: LoadStatus) -> None:
         if status != self.status:
