@@ -156,7 +156,9 @@ function finishCaption(scene, finished) {
 function releaseCaption(release) {
   const kept = release.appended.length;
   const blanked = release.prepended.length;
-  const values = { kept: plural(texts.nBlocks, kept), blanked: plural(texts.nBlank, blanked) };
+  const others = release.block_ids.length - kept - blanked;
+  const whose = others > 0 ? plural(texts.someShared, others) : texts.allBlocks;
+  const values = { kept: plural(texts.nBlocks, kept), blanked: plural(texts.nBlank, blanked), whose };
   if (kept === 0 && blanked === 0) return caption('released', texts.released.shared, values);
   if (kept === 0) return caption('released', texts.released.blank, values);
   return caption('released', blanked === 0 ? texts.released.cached : texts.released, values);

@@ -154,11 +154,16 @@ export class PagesFrame {
     const live = chainTiles.filter((tile) => !tile.gone && tile.block >= 0);
     let tiles = live.filter((tile) => shown !== null && this.#means(shown, tile)).slice(-MOST_LINES);
     let t = 1;
+    let alpha = 1;
     if (tiles.length === 0 && picture.phases && progress > 0) {
       tiles = live.filter((tile) => picture.taken.get(tile.block) === tile.request || picture.hit.get(tile.block) === tile.request);
-      t = picture.phases.blocks[1] > 0 ? span(within(picture.phases.blocks, progress), 0.6, 1) * (1 - span(within(picture.phases.layers, progress), 0.2, 0.5)) : 0;
+      t = picture.phases.blocks[1] > 0 ? span(within(picture.phases.blocks, progress), 0.6, 1) : 0;
+      alpha = 1 - span(within(picture.phases.layers, progress), 0.2, 0.5); // a line that shrank would point at another block
     }
-    if (tiles.length > 0 && t > 0) drawConnectors(context, ctx.palette, tiles, (block) => this.boxOf(block), space.gutter, this.tree ? 6 : pool.gap, t);
+    if (tiles.length === 0 || t <= 0 || alpha <= 0) return;
+    context.globalAlpha = alpha;
+    drawConnectors(context, ctx.palette, tiles, (block) => this.boxOf(block), space.gutter, this.tree ? 6 : pool.gap, t);
+    context.globalAlpha = 1;
   }
 
   /** @param {Selection} selection @param {ChainTile} tile @returns {boolean} */

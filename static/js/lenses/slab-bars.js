@@ -22,28 +22,32 @@ export function slabUse(state, computed) {
   return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
 
-/** Blocks in use, laid end to end by request; a shared block counts once. @param {World} world @param {Computed} computed
+/** Stands for the blocks that several requests use. */
+const SHARED = -1;
+
+/** Blocks in use, laid end to end: first those that several use, each once, then by request. @param {World} world @param {Computed} computed
  * @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
 export function pagedUse(world, computed) {
   /** @type {Stretch[]} */
   const stretches = [];
-  const seen = new Set();
-  let start = 0;
-  let numBlocks = 0;
+  /** Where each block is in its users' tables, and who they are. @type {Map<number, {logical: number, users: number[]}>} */
+  const blocks = new Map();
   for (const id of world.unfinished) {
-    const request = world.requests.get(id);
-    if (!request) continue;
-    let own = 0;
-    let filled = 0;
-    request.table.forEach((block, logical) => {
-      if (block < 0 || seen.has(block)) return;
-      seen.add(block);
-      own += 1;
-      filled += filledBy(world, block, logical, computed);
+    world.requests.get(id)?.table.forEach((block, logical) => {
+      if (block < 0) return;
+      const known = blocks.get(block);
+      if (known) known.users.push(id);
+      else blocks.set(block, { logical, users: [id] });
     });
-    numBlocks += own;
-    if (own > 0) stretches.push({ request: id, start, filled, size: own * world.blockSize });
-    start += own * world.blockSize;
+  }
+  let start = 0;
+  const numBlocks = blocks.size;
+  for (const owner of [SHARED, ...world.unfinished]) {
+    const held = [...blocks].filter(([, { users }]) => (users.length > 1 ? owner === SHARED : users[0] === owner));
+    if (held.length === 0) continue;
+    const size = held.length * world.blockSize;
+    stretches.push({ request: owner, start, size, filled: held.reduce((total, [block, { logical }]) => total + filledBy(world, block, logical, computed), 0) });
+    start += size;
   }
   return { stretches, numBlocks, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
@@ -78,7 +82,7 @@ export function drawSlabs(context, palette, area, heading, world, computed, slab
   const paged = pagedUse(world, computed);
   const y = area.y + heading;
   const barHeight = Math.round(small * 1.7);
-  const letterOf = (/** @type {number} */ id) => world.requests.get(id)?.letter ?? '';
+  const letterOf = (/** @type {number} */ id) => (id === SHARED ? texts.pages.sharedStretch : world.requests.get(id)?.letter ?? '');
   bar(context, palette, area, y, barHeight, slab.stretches, capacity, letterOf);
   if (slabs.slabs.length > 0) holes(context, palette, area, y, barHeight, slabs, capacity);
   const y2 = y + barHeight + Math.round(small * 0.7);
@@ -124,11 +128,14 @@ function bar(context, palette, area, y, height, stretches, capacity, letterOf) {
     const done = filled * scale;
     context.fillStyle = palette.css('control');
     context.fillRect(x, y, width, height);
-    context.fillStyle = hatch(context, hueOf(palette, request), 6, 1.1);
+    context.fillStyle = hatch(context, request === SHARED ? palette.css('shared') : hueOf(palette, request), 6, 1.1);
     context.fillRect(x + done, y, Math.max(0, width - done), height);
     context.beginPath();
     context.rect(x, y, done, height);
-    fillHue(context, palette, request);
+    if (request === SHARED) {
+      context.fillStyle = palette.css('shared');
+      context.fill();
+    } else fillHue(context, palette, request);
     context.strokeStyle = palette.css('line-strong');
     context.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), height - 1);
     letter(context, palette, letterOf(request), request, x, y + height / 2, done, height);
@@ -147,7 +154,7 @@ function letter(context, palette, text, request, x, y, width, height) {
     context.fillStyle = hueOf(palette, request);
     context.fillRect(x + 2, y - height / 2 + 1, wide + 6, height - 2);
   }
-  context.fillStyle = palette.css('on-request');
+  context.fillStyle = palette.css(request === SHARED ? 'ground' : 'on-request');
   context.textAlign = 'left';
   context.textBaseline = 'middle';
   context.fillText(text, x + 5, y + 0.5);
