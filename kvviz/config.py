@@ -62,7 +62,9 @@ class EngineConfig:
     requests, of one prompt at most `prefill_chunk` (a prompt that is alone may take a given budget whole, as in
     vLLM); without `chunked_prefill` a prompt is computed in one step or waits. `order`: who runs first and is
     preempted last; `preemption`: how; `eviction`: which cached block is reused first; `offload`: cached blocks that
-    are evicted go to the host tier. `num_candidates` top tokens are kept with each sampled one; `seed` is that of
+    are evicted go to the host tier. Without `kv_cache` nothing is kept between two steps: each computes the whole
+    sequence again. `reserve`: a request gets the blocks of its longest possible text when it is let in, as a contiguous
+    allocator gives slots. `num_candidates` top tokens are kept with each sampled one; `seed` is that of
     everything random. Raises `ConfigError` when a value is outside its limits.
     """
 
@@ -78,6 +80,8 @@ class EngineConfig:
     eviction: EvictionPolicy = "lru"
     num_host_blocks: int = 0
     offload: bool = False
+    kv_cache: bool = True
+    reserve: bool = False
     num_candidates: int = 10
     seed: int = 0
 
@@ -88,7 +92,7 @@ class EngineConfig:
         check_range("max_running", self.max_running, 1, MAX_RUNNING)
         if self.token_budget is not None:
             check_range("token_budget", self.token_budget, 1, MAX_TOKEN_BUDGET)
-        for name in ("prefix_cache", "chunked_prefill", "offload"):
+        for name in ("prefix_cache", "chunked_prefill", "offload", "kv_cache", "reserve"):
             check_choice(name, getattr(self, name), (True, False))
         check_choice("order", self.order, get_args(SchedulingOrder))
         check_choice("preemption", self.preemption, get_args(Preemption))
@@ -96,6 +100,12 @@ class EngineConfig:
         check_range("num_host_blocks", self.num_host_blocks, 0, MAX_NUM_BLOCKS)
         check_range("num_candidates", self.num_candidates, 1, MAX_RECORDED_CANDIDATES)
         check_range("seed", self.seed, 0, MAX_SEED)
+        if not self.kv_cache and (self.prefix_cache or self.chunked_prefill):
+            raise ConfigError(
+                "An engine without a KV cache has no prefix cache and computes a prompt in one step; turn prefix_cache "
+                "and chunked_prefill off as well.",
+                setting="kv_cache",
+            )
 
     @property
     def budget(self) -> int:

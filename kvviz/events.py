@@ -156,10 +156,11 @@ class EvictionReason:
 @_event
 class ReleaseReason:
     """Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped`
-    out, or its `window` moved on.
+    out, or its `window` moved on; no layer and head keeps an entry of these blocks any more (`forgotten`); or the step
+    is over and this engine keeps nothing between two (`no_cache`).
     """
 
-    code: Literal["finished", "cancelled", "failed", "preempted", "swapped", "window"]
+    code: Literal["finished", "cancelled", "failed", "preempted", "swapped", "window", "forgotten", "no_cache"]
     window_start: int | None = None
 
 
@@ -205,9 +206,12 @@ class FinishReason:
 
 @_event
 class SampleReason:
-    """How the token was chosen, and among how many tokens were left after top-k and top-p."""
+    """How the token was chosen, and among how many tokens were left after top-k and top-p.
 
-    code: Literal["greedy", "sampled"]
+    `forced`: it is the token of the text that is being compared; the first candidate is the model's own choice.
+    """
+
+    code: Literal["greedy", "sampled", "forced"]
     num_considered: int
 
 
@@ -474,6 +478,20 @@ class KvWritten:
 
 
 @_event
+class KvForgotten:
+    """A policy dropped entries of a request after they were read: nobody reads them again, though their block may stay.
+
+    `dropped[layer][head]`: positions. One list of heads stands for all layers when they drop the same, and one list of
+    positions for all KV heads of a layer. Blocks in which nothing is kept are released by the event that follows.
+    """
+
+    request_id: int
+    policy: str
+    dropped: tuple[tuple[tuple[int, ...], ...], ...]
+    type: Literal["kv_forgotten"] = "kv_forgotten"
+
+
+@_event
 class TokenSampled:
     """A token was chosen for `position`. Its K and V do not exist yet: the step that computes it writes them."""
 
@@ -545,6 +563,91 @@ class MissMeasured:
 
 
 @_event
+class LaneMeasured:
+    """What one lane of a comparison did for one token of the text that lane 0, the reference, writes.
+
+    The lane is teacher-forced: at `position` it has read the same tokens as the reference. There `own_token_id` is its
+    most probable token and `token_id` the one that was taken; `agrees`: they are the same. `kl` is Σ p ln(p / q) in
+    nats, p the reference's probabilities and q the lane's; `nll` is -ln q(`token_id`); `max_abs_diff` the largest
+    difference of two logits. `free_token_id` is what stands at `position` when the lane writes by itself, None once
+    that text has ended.
+
+    `num_projections`: tokens whose K and V were computed for this request so far. `held_bytes`: the blocks that it
+    holds, with scales and the full-precision part; `read_bytes`: the entries that its last query read, as they are
+    stored; `copied_bytes`: moved so far because the cache grew. `kept_share`: entries not forgotten, over all layers
+    and heads. `step_us`: the forward passes since the token before, the prompt's for the first.
+    """
+
+    lane: int
+    request_id: int
+    position: int
+    token_id: int
+    own_token_id: int
+    own_piece: Piece
+    agrees: bool
+    kl: float
+    nll: float
+    max_abs_diff: float
+    free_token_id: int | None
+    free_piece: Piece | None
+    num_projections: int
+    num_hit_tokens: int
+    held_bytes: int
+    read_bytes: int
+    copied_bytes: int
+    kept_share: float
+    step_us: int
+    type: Literal["lane_measured"] = "lane_measured"
+
+
+@_event
+class LaneErrorsMeasured:
+    """How far a lane's K and V, as attention reads them, are from the reference's, after `num_tokens` tokens.
+
+    ‖lane - reference‖ / ‖reference‖ over the entries that both still hold, [layer][KV head of the reference]; the
+    difference is the codec's own and what the layers below made of it.
+    """
+
+    lane: int
+    request_id: int
+    num_tokens: int
+    key_error: tuple[tuple[float, ...], ...]
+    value_error: tuple[tuple[float, ...], ...]
+    type: Literal["lane_errors_measured"] = "lane_errors_measured"
+
+
+@_event
+class NeedleSought:
+    """A lane's own answer to a prompt that hides a word has ended: whether the word is in it."""
+
+    lane: int
+    request_id: int
+    word: str
+    found: bool
+    answer: str
+    type: Literal["needle_sought"] = "needle_sought"
+
+
+@_event
+class ProbeTimed:
+    """An attacker guessed a prompt and saw one number: the time to its first token.
+
+    `is_secret`: whether the guess is what the other tenant asked before, which the attacker does not know;
+    `says_secret`: what the attacker concluded from the time alone, None while it learns from prompts of its own.
+    `num_hit_tokens`: what the engine had cached of it, for the reader. `shared`: whether the tenants share prefixes.
+    """
+
+    request_id: int
+    probe: int
+    shared: bool
+    is_secret: bool
+    says_secret: bool | None
+    first_token_us: int
+    num_hit_tokens: int
+    type: Literal["probe_timed"] = "probe_timed"
+
+
+@_event
 class StepFinished:
     """The step ended. `digest` (16 hex digits) covers the state of the cache, see docs/events.md.
 
@@ -578,11 +681,16 @@ Event: TypeAlias = (
     | BlocksSwappedIn
     | StepScheduled
     | KvWritten
+    | KvForgotten
     | TokenSampled
     | RequestFinished
     | BlocksReleased
     | PrefixCacheReset
     | MissMeasured
+    | LaneMeasured
+    | LaneErrorsMeasured
+    | NeedleSought
+    | ProbeTimed
     | StepFinished
 )
 

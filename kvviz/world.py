@@ -20,7 +20,8 @@ MAX_FINISHED_REQUESTS = 256
 class RequestWorld:
     """One request as told by events. `table[i]`: -1 where the block was released; `last_table`: at the end.
 
-    `num_written`: K/V computations of its own, those after a preemption counted again.
+    `num_written`: K/V computations of its own, those after a preemption counted again. `forgotten`: positions that a
+    policy dropped, by layer and head; one list stands for all that are alike.
     """
 
     id: int
@@ -45,6 +46,7 @@ class RequestWorld:
     priority: int = 0
     fork: dict[str, Any] | None = None
     num_preemptions: int = 0
+    forgotten: list[list[list[int]]] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -263,6 +265,7 @@ class World:
         request.num_preemptions += 1
         if request.state == "preempted":
             request.num_computed = request.window_start = 0
+            request.forgotten = []
 
     def _on_blocks_swapped_out(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
@@ -407,10 +410,24 @@ class World:
         places = event.get("places")
         for number, block_id in enumerate(event["appended"]):
             self.free.insert(len(self.free) if places is None else places[number], block_id)
-        if event["reason"]["code"] == "window":
+        code = event["reason"]["code"]
+        if code == "window":
             request.window_start = event["reason"]["window_start"]
-        else:
+        elif code != "forgotten":
             request.table = []
+        if code == "no_cache":
+            request.num_computed = 0
+            request.forgotten = []
+
+    def _on_kv_forgotten(self, event: dict[str, Any]) -> None:
+        request, dropped = self.requests[event["request_id"]], event["dropped"]
+        if not request.forgotten:
+            request.forgotten = [[[] for _ in heads] for heads in dropped]
+        for gone_of_layer, layer in zip(request.forgotten, dropped, strict=True):
+            for gone, positions in zip(gone_of_layer, layer, strict=True):
+                self._expect(not set(gone) & set(positions), "an entry was forgotten twice")
+                self._expect(all(0 <= p < request.num_computed for p in positions), "what is forgotten is not computed")
+                gone.extend(positions)
 
     def _on_prefix_cache_reset(self, event: dict[str, Any]) -> None:
         for block_id in event["block_ids"]:
@@ -418,6 +435,20 @@ class World:
             self.hash[block_id] = None
             if self.ref_count[block_id] == 0:
                 self._blank(block_id)
+
+    def _on_lane_measured(self, event: dict[str, Any]) -> None:
+        request = self.requests[event["request_id"]]
+        self._expect(event["position"] == len(request.tokens) - 1, "that token is not the last one")
+        self._expect(event["token_id"] == request.tokens[-1], "the reference took another token")
+
+    def _on_lane_errors_measured(self, event: dict[str, Any]) -> None:
+        self._expect(event["request_id"] in self.requests, "the request does not exist")
+
+    def _on_needle_sought(self, event: dict[str, Any]) -> None:
+        self._expect(event["request_id"] in self.requests, "the request does not exist")
+
+    def _on_probe_timed(self, event: dict[str, Any]) -> None:
+        self._expect(event["request_id"] in self.requests, "the request does not exist")
 
     def _on_miss_measured(self, event: dict[str, Any]) -> None:
         self._expect(event["request_id"] in self.requests, "the request does not exist")

@@ -66,6 +66,9 @@ class CountingRunner:
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
         return 0, 1
 
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """Nothing is kept by request."""
+
     def forget(self, request_id: int) -> None:
         pass
 

@@ -82,6 +82,9 @@ class WordText:
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
         return 0, 1
 
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """Nothing is kept by request."""
+
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""
 
@@ -119,6 +122,9 @@ class FakeRunner:
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
         """The same for a move back."""
         return 49_152 * len(block_ids), 160 * len(block_ids)
+
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """Nothing is kept by request."""
 
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""

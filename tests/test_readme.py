@@ -33,6 +33,9 @@ class FixedRunner:
         samples = [sample if segment.sampling else None for segment in segments]
         return StepResult(samples=samples, layers=[0], layer_us=[1], read_us=[2], forward_us=3)
 
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """Nothing is kept by request."""
+
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""
 

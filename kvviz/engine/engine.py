@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import index
 
 from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
@@ -21,7 +21,16 @@ from kvviz.engine.host import HostTier
 from kvviz.engine.memory import PrefixMemory
 from kvviz.engine.policies import policy_of
 from kvviz.engine.requests import Request
-from kvviz.engine.runner import MAX_TOKEN_ID, NOTHING_RUN, Runner, Sample, Segment, StepResult, check_result
+from kvviz.engine.runner import (
+    MAX_TOKEN_ID,
+    NOTHING_RUN,
+    Forgotten,
+    Runner,
+    Sample,
+    Segment,
+    StepResult,
+    check_result,
+)
 from kvviz.engine.scheduler import Plan, Scheduler
 from kvviz.engine.tables import BlockTables
 from kvviz.engine.text import NumberText, TokenText
@@ -32,6 +41,7 @@ from kvviz.events import (
     Event,
     FinishReason,
     ForkOrigin,
+    KvForgotten,
     KvWritten,
     RequestAdded,
     RequestFinished,
@@ -83,6 +93,7 @@ class Engine:
             mover=runner,
             host=self.host,
             offload=config.offload and config.num_host_blocks > 0,
+            reserve=config.reserve,
         )
         self.scheduler = Scheduler(config, self.tables, emit)
         self.num_steps = 0
@@ -226,6 +237,7 @@ class Engine:
         self._announce(child, fork=origin)
         shares = parent.state == "running" and len(self.scheduler.running) < self.config.max_running
         if shares and self.tables.fork(parent, child):
+            self.runner.fork(parent.request_id, child.request_id)
             child.state = "running"
             self.scheduler.running.append(child)
         else:
@@ -244,10 +256,11 @@ class Engine:
         self._emit(RequestReprioritised(request_id=request_id, priority=priority))
         self.scheduler.reprioritise(request, priority)
 
-    def step(self) -> bool:
+    def step(self, only: Collection[int] | None = None) -> bool:
         """Run one step; False, and nothing happens, when there is no work.
 
-        When the runner fails, the requests of the step end as `failed`, the step is finished, and the error is raised.
+        `only`: of the running requests, these alone go on. When the runner fails, the requests of the step end as
+        `failed`, the step is finished, and the error is raised.
         """
         if not self.has_work:
             return False
@@ -255,7 +268,7 @@ class Engine:
         self.num_steps += 1
         self.pool.step = self.num_steps
         self._emit(StepStarted(step=self.num_steps))
-        plan = self.scheduler.schedule()
+        plan = self.scheduler.schedule(only)
         chunks = plan.chunks
         self._emit(
             StepScheduled(
@@ -386,7 +399,7 @@ class Engine:
 
     def _postprocess(self, plan: Plan, result: StepResult, began: int) -> None:
         branching: list[Request] = []
-        for (request, chunk), sample in zip(plan.chunks, result.samples, strict=True):
+        for place, ((request, chunk), sample) in enumerate(zip(plan.chunks, result.samples, strict=True)):
             stop = chunk.start + chunk.num_tokens
             self._emit(
                 KvWritten(
@@ -398,6 +411,8 @@ class Engine:
                     read_us=tuple(result.read_us),
                 )
             )
+            if forgotten := result.forgotten.get(place):
+                self._forget(request, forgotten)
             if request.num_generated == 0:
                 request.first_token_us += (time.perf_counter_ns() - began) // 1_000
             if sample is not None:
@@ -407,6 +422,16 @@ class Engine:
         for request in branching:
             for _ in range(request.num_samples - 1):
                 self._fork(request, request.num_prompt_tokens)
+        if not self.config.kv_cache:
+            for request, _ in plan.chunks:
+                if request.state == "running":
+                    self.tables.release(request, "no_cache")
+                    request.num_computed = 0
+
+    def _forget(self, request: Request, forgotten: Forgotten) -> None:
+        """Tell what a policy dropped, and take back the blocks that it emptied."""
+        self._emit(KvForgotten(request_id=request.request_id, policy=forgotten.policy, dropped=forgotten.dropped))
+        self.tables.release_emptied(request, forgotten.empty_indices)
 
     def _append(self, request: Request, sample: Sample) -> None:
         candidate_ids = [token_id for token_id, _ in sample.candidates]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from kvviz.engine.requests import Request
@@ -35,19 +35,35 @@ class Sample:
 
     token_id: int
     candidates: Sequence[tuple[int, float]]
-    code: Literal["greedy", "sampled"]
+    code: Literal["greedy", "sampled", "forced"]
     num_considered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """Entries of one request that are not read again, see `kvviz.events.KvForgotten`.
+
+    `empty_indices`: logical blocks in which nothing is kept any more.
+    """
+
+    policy: str
+    dropped: tuple[tuple[tuple[int, ...], ...], ...]
+    empty_indices: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a runner did: a sample per segment that wanted one, and when each layer wrote and was read."""
+    """What a runner did: a sample per segment that wanted one, and when each layer wrote and was read.
+
+    `forgotten`: by place in the step, for those requests of which entries were dropped.
+    """
 
     samples: Sequence[Sample | None]
     layers: Sequence[int]
     layer_us: Sequence[int]
     read_us: Sequence[int]
     forward_us: int
+    forgotten: Mapping[int, Forgotten] = field(default_factory=dict)
 
 
 #: Of a step in which nobody could compute: no runner is asked.
@@ -83,6 +99,9 @@ class Runner(Protocol):
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
         """Copy blocks of the host tier into the pool."""
+
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """A request goes on from its parent's entries."""
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""

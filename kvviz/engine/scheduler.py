@@ -7,7 +7,7 @@ are let in from the head of the line, which stops at the first that cannot be; n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,19 +58,24 @@ class Scheduler:
             self.waiting.remove(request)
             self.add(request)
 
-    def schedule(self) -> Plan:
-        """Choose the chunks of one step and give them their blocks; `num_computed` advances at once."""
+    def schedule(self, only: Collection[int] | None = None) -> Plan:
+        """Choose the chunks of one step and give them their blocks; `num_computed` advances at once.
+
+        `only`: of the running requests, these alone go on.
+        """
         self._budget = self.config.budget
         self._put_out = []
         plan = Plan()
-        self._schedule_running(plan)
+        self._schedule_running(plan, only)
         self._admit(plan)
         for request, chunk in plan.chunks:
             request.num_computed = chunk.start + chunk.num_tokens
         return plan
 
-    def _schedule_running(self, plan: Plan) -> None:
+    def _schedule_running(self, plan: Plan, only: Collection[int] | None) -> None:
         for request in tuple(self.running):
+            if only is not None and request.request_id not in only:
+                continue
             if request.state != "running" or request.num_computed == request.num_tokens:
                 continue  # put out for one before it, or its token is still on the way
             if self._budget <= 0:
@@ -145,7 +150,8 @@ class Scheduler:
         if lookup is None:
             return self.tables.num_needed_again(request, stop) - self.tables.pool.num_free
         num_passed = sum(item is None for item in lookup.found)  # out of the window, so they need no block
-        most = self.tables.peak_blocks(request.num_tokens, self.config.max_chunk) + num_passed
+        num_tokens = self.tables.num_reserved(request, request.num_tokens)
+        most = self.tables.peak_blocks(num_tokens, self.config.max_chunk) + num_passed
         return self.tables.shortage(request, most, lookup)
 
     def _chunk(self, request: Request, *, alone: bool) -> Chunk:

@@ -59,7 +59,8 @@ class BlockTables:
     """Gives blocks to requests and takes them back.
 
     `window`: how many tokens back the farthest-reading layer sees when every layer has a window, else None. `mover`
-    copies entries, `host` is the second tier; with `offload` cached blocks that are evicted go there.
+    copies entries, `host` is the second tier; with `offload` cached blocks that are evicted go there. `reserve`: a
+    request holds the blocks of its longest possible text from the beginning.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class BlockTables:
         mover: Mover | None = None,
         host: HostTier | None = None,
         offload: bool = False,
+        reserve: bool = False,
     ) -> None:
         self.pool = pool
         self.block_size = block_size
@@ -79,6 +81,7 @@ class BlockTables:
         self.mover = mover
         self.host = host or HostTier(0, emit)
         self.offload = offload
+        self.reserve = reserve
         self._emit = emit
         if offload:
             pool.before_eviction = self._offload
@@ -93,6 +96,10 @@ class BlockTables:
         if self.window is None:
             return num_blocks
         return min(num_blocks, self.blocks_for(self.window - 1 + max_chunk) + 1)
+
+    def num_reserved(self, request: Request, num_tokens: int) -> int:
+        """Tokens for which a request holds room when it needs `num_tokens`."""
+        return max(num_tokens, request.num_prompt_tokens + request.max_new_tokens - 1) if self.reserve else num_tokens
 
     def lookup(self, request: Request) -> Lookup:
         """Cached blocks that hold the beginning of a request's tokens.
@@ -146,7 +153,7 @@ class BlockTables:
 
         Hits that are free count too: taking them shortens the free queue.
         """
-        return self.shortage(request, self.blocks_for(num_tokens), lookup) <= 0
+        return self.shortage(request, self.blocks_for(self.num_reserved(request, num_tokens)), lookup) <= 0
 
     def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
         """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
@@ -171,7 +178,7 @@ class BlockTables:
         self._copy_on_write(request)
         if lookup and lookup.found:
             self._take(request, lookup.found)
-        self._grow(request, num_tokens, code)
+        self._grow(request, self.num_reserved(request, num_tokens), code)
         self._register(request, min(num_tokens, request.num_tokens) // self.block_size)
         return True
 
@@ -181,8 +188,8 @@ class BlockTables:
         num_blocks = self.blocks_for(num_computed)
         table = parent.block_table[:num_blocks]
         read = table[self._window_start(num_computed) // self.block_size :]
-        if not read or None in read:  # nothing is computed, or the parent's window has left what the fork reads
-            return False
+        if not read or read[-1] is None or (None in read and self.window is not None):
+            return False  # nothing is computed, or the parent's window has left what the fork reads
         self.pool.fork([block_id for block_id in table if block_id is not None])
         child.block_table = table
         child.num_computed = num_computed
@@ -251,12 +258,18 @@ class BlockTables:
         return self.blocks_for(num_tokens) - gone
 
     def release(
-        self, request: Request, code: Literal["finished", "cancelled", "failed", "preempted", "swapped"]
+        self, request: Request, code: Literal["finished", "cancelled", "failed", "preempted", "swapped", "no_cache"]
     ) -> None:
         """Take back all blocks of a request, the end of its table first."""
         self._release(request, range(len(request.block_table)), ReleaseReason(code=code))
         request.block_table = []
         request.num_cached_blocks = 0
+
+    def release_emptied(self, request: Request, indices: Sequence[int]) -> None:
+        """Take back blocks of which no layer and head keeps an entry, the end of the table first."""
+        held = [index for index in indices if request.block_table[index] is not None]
+        if held:
+            self._release(request, held, ReleaseReason(code="forgotten"))
 
     def forget_unwritten(self, request: Request, num_written: int) -> None:
         """Drop the prefixes of a request's blocks that were registered for tokens from `num_written` on."""

@@ -67,6 +67,26 @@ class Planned(Protocol):
     plan: StepPlan
 
 
+class Keeping(Protocol):
+    """What is left of each sequence's entries, and who wants to know how much they were attended to."""
+
+    @property
+    def num_watched(self) -> int:
+        """Of how many last queries of a sequence the weights are wanted; -1: all."""
+
+    def gone(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
+        """Which of the entries read, [h, T], are forgotten; None: none of them."""
+
+    def shifts(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
+        """By how many positions the key of each entry read is to be turned, [T]; None: by none."""
+
+    def turn(self, keys: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
+        """Keys [..., T, d] turned on by `shifts` [T] positions."""
+
+    def watch(self, layer: int, segment: SegmentPlan, sums: torch.Tensor) -> None:
+        """The weights of the watched queries, summed over them: [H, T]."""
+
+
 class _DoubleSoftmax(TorchFunctionMode):
     """In float64, softmax in float64: what sdpa does, where the eager functions of the models go down to float32."""
 
@@ -93,6 +113,8 @@ class AttentionDoor:
         self.observing = False
         self.capture = Capture()
         self._cache: Planned | None = None
+        self._keeping: Keeping | None = None
+        self._most_window: int | None = None
         self._layer = 0
         self._plain: dict[type, bool] = {}
         config = model.config.get_text_config()  # read once: looking things up in a config is slow
@@ -117,9 +139,22 @@ class AttentionDoor:
             self.model.set_attn_implementation(self.own_implementation)
         AttentionInterface._global_mapping.pop(self.name, None)
 
-    def begin(self, cache: Planned, *, capture_rows: bool, observing: bool = False) -> None:
-        """Prepare for one forward pass over `cache`, whose plan is set. `observing` also notes each layer's call."""
+    def begin(
+        self,
+        cache: Planned,
+        *,
+        capture_rows: bool,
+        observing: bool = False,
+        window: int | None = None,
+        keeping: Keeping | None = None,
+    ) -> None:
+        """Prepare for one forward pass over `cache`, whose plan is set. `observing` also notes each layer's call.
+
+        `window`: no layer sees more tokens than that; `keeping`: what was forgotten is not seen.
+        """
         self._cache = cache
+        self._most_window = window
+        self._keeping = keeping
         self._layer = 0
         self.observing = observing
         self.capture_rows = capture_rows
@@ -143,7 +178,7 @@ class AttentionDoor:
             self._observe(module, query, key, scaling, kwargs)
         window = self._window(kwargs)
         even = cache.plan.even
-        if even and scaling is not None and self._is_plain(module, query, key):
+        if even and self._keeping is None and scaling is not None and self._is_plain(module, query, key):
             output, weights = _single_queries(query, key, value, even, window, scaling)
             lengths = [segment.num_tokens for segment in cache.plan.segments]
             return self._done(query, output, [row[:, :length] for row, length in zip(weights, lengths, strict=True)])
@@ -186,9 +221,21 @@ class AttentionDoor:
         scaling: float | None,
         kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        gone = sums = None
+        if self._keeping is not None:
+            gone = self._keeping.gone(self._layer, segment)
+            shifts = self._keeping.shifts(self._layer, segment)
+            if shifts is not None:
+                key = self._keeping.turn(key, shifts)
         if scaling is not None and self._is_plain(module, query, key):
-            return _plain(query, key, value, window, scaling)
-        mask = self._mask(segment, window, query)
+            watched = self._num_watched(segment)
+            if watched:
+                sums = torch.zeros(query.shape[1], segment.num_tokens, dtype=torch.float32)
+            output, row = _plain(query, key, value, window, scaling, segment.positions, gone, sums, watched)
+            self._watch(segment, sums)
+            return output, row
+        key, value = _as_the_model_groups(module, query, key, value)
+        mask = self._mask(segment, window, query, gone)
         arguments = {**kwargs, "scaling": scaling, "dropout": 0.0}
         eager = _eager_of(module)
         if query.dtype == torch.float64 and self.own_implementation == "sdpa":
@@ -196,18 +243,36 @@ class AttentionDoor:
                 output, weights = eager(module, query, key, value, mask, **arguments)
         else:
             output, weights = eager(module, query, key, value, mask, **arguments)
-        return output, weights[0, :, -1, : segment.num_tokens]
+        weights = weights[0, :, :, : segment.num_tokens]
+        if watched := self._num_watched(segment):
+            self._watch(segment, weights[:, -watched:].sum(1, dtype=torch.float32))
+        return output, weights[:, -1]
 
-    def _mask(self, segment: SegmentPlan, window: int | None, query: torch.Tensor) -> torch.Tensor:
-        """Additive mask [1, 1, n, T]: causal, within the window, within the layer's own stretch."""
-        hidden = _hidden(segment.num_new, segment.num_tokens, window)
+    def _num_watched(self, segment: SegmentPlan) -> int:
+        if self._keeping is None:
+            return 0
+        wanted = self._keeping.num_watched
+        return segment.num_new if wanted < 0 else min(wanted, segment.num_new)
+
+    def _watch(self, segment: SegmentPlan, sums: torch.Tensor | None) -> None:
+        if self._keeping is not None:
+            self._keeping.watch(self._layer, segment, torch.zeros(0) if sums is None else sums)
+
+    def _mask(
+        self, segment: SegmentPlan, window: int | None, query: torch.Tensor, gone: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Additive mask [1, 1 or H, n, T]: causal, within the window and the layer's own stretch, not forgotten."""
+        hidden = _hidden(segment.num_new, segment.num_tokens, window, segment.positions)
         chunk = self.chunk_of(self._layer)
         if chunk:
             asks = torch.arange(segment.start, segment.start + segment.num_new)[:, None]
             is_read = torch.arange(segment.read_start, segment.read_start + segment.num_tokens)[None]
-            hidden |= is_read // chunk != asks // chunk
+            hidden |= (is_read if segment.positions is None else segment.positions[None]) // chunk != asks // chunk
+        hidden = hidden[None]
+        if gone is not None:
+            hidden = hidden | gone.repeat_interleave(query.shape[1] // len(gone), 0)[:, None]
         mask = torch.zeros(hidden.shape, dtype=query.dtype)
-        return mask.masked_fill(hidden, torch.finfo(query.dtype).min)[None, None]
+        return mask.masked_fill(hidden, torch.finfo(query.dtype).min)[None]
 
     def chunk_of(self, layer: int) -> int | None:
         """Length of the stretches within which a chunked-attention layer reads, None for other layers."""
@@ -217,6 +282,11 @@ class AttentionDoor:
         return self._kinds[layer] if layer < len(self._kinds) else ""
 
     def _window(self, kwargs: dict[str, Any]) -> int | None:
+        """The layer's own window, or the one that nobody may exceed."""
+        own = self._own_window(kwargs)
+        return min((window for window in (own, self._most_window) if window), default=None)
+
+    def _own_window(self, kwargs: dict[str, Any]) -> int | None:
         """The layer's own window: what it passes, or what the config says of a layer that passes none."""
         if "sliding_window" in kwargs:
             window = kwargs["sliding_window"]
@@ -250,12 +320,33 @@ class AttentionDoor:
         return self._plain[kind] and self.chunk_of(self._layer) is None and query.shape[1] % key.shape[1] == 0
 
 
+def _as_the_model_groups(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values with the heads that the module repeats by itself, when the cache keeps more or fewer of them."""
+    group = getattr(module, "num_key_value_groups", None)
+    wanted = query.shape[1] // group if isinstance(group, int) else key.shape[1]
+    if key.shape[1] in (wanted, 1):
+        return key.expand(-1, wanted, -1, -1), value.expand(-1, wanted, -1, -1)
+    return key[:, :: key.shape[1] // wanted], value[:, :: value.shape[1] // wanted]
+
+
 def _plain(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int | None,
+    scaling: float,
+    positions: torch.Tensor | None = None,
+    gone: torch.Tensor | None = None,
+    sums: torch.Tensor | None = None,
+    num_watched: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention of one sequence: [1, H, n, d] over [1, h, T, d] → [1, n, H, d]; weights [H, T] of the last query.
 
     The queries, which are of the last n tokens, are taken some at a time, each with the keys that any of them sees.
+    `positions` [T] of the keys when some between them are missing; `gone` [h, T]: not seen by anybody. The weights of
+    the last `num_watched` queries are added to `sums` [H, T].
     """
     num_kv_heads, num_tokens = key.shape[1], key.shape[2]
     num_heads, num_new, dim = query.shape[1:]
@@ -269,10 +360,18 @@ def _plain(
         first = max(0, stop - asks.shape[2] + 1 - window) if window else 0
         keys = key[0, :, first:stop].transpose(1, 2)
         scores = torch.baddbmm(key.new_zeros(1), asks.reshape(num_kv_heads, -1, dim), keys, beta=0, alpha=scaling)
-        if asks.shape[2] > 1:
-            hidden = _hidden(asks.shape[2], stop - first, window)
+        if asks.shape[2] > 1 or (window and positions is not None):
+            hidden = _hidden(
+                asks.shape[2], stop - first, window, positions[first:stop] if positions is not None else None
+            )
             scores.view(num_kv_heads, -1, *hidden.shape).masked_fill_(hidden, -torch.inf)
+        if gone is not None:
+            scores.masked_fill_(gone[:, None, first:stop], -torch.inf)
         weights = torch.softmax(scores, -1, dtype=wide).to(query.dtype)  # [h, g · r, stop - first]
+        if sums is not None:
+            unwatched = max(0, num_new - num_watched - at)
+            seen = weights.view(num_heads, asks.shape[2], -1)[:, unwatched:]
+            sums[:, first:stop] += seen.sum(1, dtype=torch.float32)
         outputs.append(torch.bmm(weights, value[0, :, first:stop]).view(*asks.shape[:3], -1))
     row = weights.view(num_heads, -1, stop - first)[:, -1]
     if first:
@@ -281,10 +380,10 @@ def _plain(
     return output.view(num_heads, num_new, -1).transpose(0, 1)[None], row
 
 
-def _hidden(num_queries: int, num_keys: int, window: int | None) -> torch.Tensor:
+def _hidden(num_queries: int, num_keys: int, window: int | None, positions: torch.Tensor | None = None) -> torch.Tensor:
     """Which of the last keys each of the last queries does not see: bool [queries, keys]."""
-    asks = torch.arange(num_keys - num_queries, num_keys)[:, None]
-    is_read = torch.arange(num_keys)[None]
+    is_read = (torch.arange(num_keys) if positions is None else positions)[None]
+    asks = is_read[0, num_keys - num_queries :, None]
     hidden = is_read > asks
     return hidden | (is_read <= asks - window) if window else hidden
 

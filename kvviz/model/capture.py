@@ -46,12 +46,15 @@ class LiveFrames(FrameSource):
         for index, segment in enumerate(taken.segments):
             num_new = len(segment.token_ids)
             rows = _stack([layer_rows[index] for layer_rows in taken.capture.rows])
-            if rows.shape[-1] < segment.length:
+            positions = taken.cache.plan.segments[index].positions
+            if positions is not None:
+                rows = rows.new_zeros(*rows.shape[:2], segment.length).index_copy_(2, positions, rows)
+            elif rows.shape[-1] < segment.length:
                 rows = torch.nn.functional.pad(rows, (segment.length - rows.shape[-1], 0))
             scale = rows.amax(-1).clamp_min(0) / 255
             heads = (rows / scale.clamp_min(1e-30)[..., None]).round_().to(torch.uint8)
             slots = _slots(segment.block_table, segment.length, taken.cache.block_size)
-            first = segment.start if segment.request_id in self._norms else int((slots < 0).sum())
+            first = segment.start if segment.request_id in self._norms else int(np.argmax(slots >= 0))
             key_norm, value_norm = _norms(taken.cache, torch.from_numpy(slots[first:].astype(np.int64)))
             self._pending.append(
                 StepFrame(

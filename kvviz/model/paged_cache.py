@@ -19,7 +19,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 from kvviz.engine.runner import Segment
-from kvviz.model.geometry import ModelGeometry
+from kvviz.model.geometry import LayerGeometry, ModelGeometry
 
 #: Sequences with one new token each are read evenly if that reads at most this many times the blocks.
 MAX_PADDING = 1.5
@@ -29,6 +29,8 @@ MAX_PADDING = 1.5
 class SegmentPlan:
     """What one sequence of the step reads: `num_tokens` entries from position `read_start` on (later than 0 only when
     blocks out of the window are gone), at `read_at` … among all that the step reads. Its new tokens begin at `start`.
+
+    `positions` [num_tokens]: of those entries, when blocks between them are gone; None: one after the other.
     """
 
     start: int
@@ -36,6 +38,13 @@ class SegmentPlan:
     read_start: int
     num_tokens: int
     read_at: int
+    request_id: int = -1
+    positions: torch.Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens of the sequence once the step is done."""
+        return self.start + self.num_new
 
 
 @dataclass(slots=True)
@@ -76,6 +85,7 @@ class StepPlan:
     write_offsets: torch.Tensor
     read_blocks: torch.Tensor
     segments: list[SegmentPlan]
+    block_starts: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))  # [P / B], positions
     only: tuple[int, int] | None = None  # block and offset, when one token is new
     even: EvenReads | None = None
     _stretches: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -86,36 +96,45 @@ class StepPlan:
         slots = [slot for segment in segments for slot in segment.slots]
         written = torch.tensor(slots, dtype=torch.long)
         reads: list[list[int]] = []
-        starts: list[int] = []
+        places: list[list[int]] = []  # of those blocks in their table
         for segment in segments:
             table = segment.block_table[: -(-segment.length // block_size)]
-            first = next(index for index, block_id in enumerate(table) if block_id is not None)
-            starts.append(first * block_size)
-            reads.append([block_id for block_id in table[first:] if block_id is not None])
+            places.append([index for index, block_id in enumerate(table) if block_id is not None])
+            reads.append([block_id for block_id in table if block_id is not None])
         longest = max(map(len, reads), default=0)
         is_even = (
             len(segments) > 1
             and all(len(segment.token_ids) == 1 for segment in segments)
             and longest * len(reads) <= MAX_PADDING * sum(map(len, reads))
+            and all(len(held) == held[-1] + 1 - held[0] for held in places)
         )
         plans: list[SegmentPlan] = []
         blocks: list[int] = []
-        for segment, start, read in zip(segments, starts, reads, strict=True):
+        indices: list[int] = []
+        for segment, held, read in zip(segments, places, reads, strict=True):
+            start, whole = held[0] * block_size, len(held) == held[-1] + 1 - held[0]
+            num_tokens = (len(held) - 1) * block_size + segment.length - held[-1] * block_size
+            positions = (torch.tensor(held)[:, None] * block_size + torch.arange(block_size)).flatten()[:num_tokens]
             plans.append(
                 SegmentPlan(
                     start=segment.start,
                     num_new=len(segment.token_ids),
                     read_start=start,
-                    num_tokens=segment.length - start,
+                    num_tokens=num_tokens,
                     read_at=len(blocks) * block_size,
+                    request_id=segment.request_id,
+                    positions=None if whole else positions,
                 )
             )
-            blocks += read + read[-1:] * (longest - len(read) if is_even else 0)
+            padding = longest - len(read) if is_even else 0
+            blocks += read + read[-1:] * padding
+            indices += held + held[-1:] * padding
         return cls(
             write_blocks=written // block_size,
             write_offsets=written % block_size,
             read_blocks=torch.tensor(blocks, dtype=torch.long),
             segments=plans,
+            block_starts=torch.tensor(indices, dtype=torch.long) * block_size,
             only=divmod(slots[0], block_size) if len(slots) == 1 else None,
             even=EvenReads.of([plan.num_tokens for plan in plans], longest * block_size) if is_even else None,
         )
@@ -154,10 +173,17 @@ class PagedCache(Cache):
         self.plan = StepPlan.of([], block_size)
         self.written_layers: list[int] = []
         self.written_ns: list[int] = []
-        values_per_block = block_size * geometry.bytes_per_token // dtype.itemsize
-        self.block_bytes = values_per_block * dtype.itemsize
-        self._pool = torch.zeros(num_blocks * values_per_block, dtype=dtype, device=device)
-        self._host = torch.empty(num_host_blocks, values_per_block, dtype=dtype, device="cpu")
+        self.dtype = dtype
+        self.device = device
+        self.copied_bytes = 0  # because the pool grew
+        self._allocate(num_host_blocks)
+
+    def _allocate(self, num_host_blocks: int) -> None:
+        """Make the pool and the host tier."""
+        values_per_block = self.block_size * self.geometry.bytes_per_token // self.dtype.itemsize
+        self.block_bytes = values_per_block * self.dtype.itemsize
+        self._pool = torch.zeros(self.num_blocks * values_per_block, dtype=self.dtype, device=self.device)
+        self._host = torch.empty(num_host_blocks, values_per_block, dtype=self.dtype, device="cpu")
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
         self._stores: dict[int, list[torch.Tensor]] = {}  # what a layer reads at once: K and V together, or each
@@ -190,6 +216,37 @@ class PagedCache(Cache):
     def num_bytes(self) -> int:
         """Bytes of the pool, from the tensor itself."""
         return self._pool.numel() * self._pool.element_size()
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes that one more token takes in all layers, from the tensors."""
+        return self.block_bytes / self.block_size
+
+    def layer_bytes(self, layer: int) -> float:
+        """Bytes that one token takes in a layer."""
+        stores = self._stores.get(layer, ())
+        return sum(store[0].nbytes for store in stores) / self.block_size
+
+    def held_bytes(self, request_id: int, num_blocks: int) -> int:
+        """Bytes of the blocks that a request holds."""
+        return num_blocks * self.block_bytes
+
+    def read_bytes(self, request_id: int) -> int:
+        """Bytes of the entries, as they are stored, that a request's last query read."""
+        plan = next((plan for plan in self.plan.segments if plan.request_id == request_id), None)
+        if plan is None:
+            return 0
+        seen = ((layer.index, min(plan.num_tokens, layer.window or plan.num_tokens)) for layer in self._layers())
+        return round(sum(self.layer_bytes(index) * num_tokens for index, num_tokens in seen))
+
+    def _layers(self) -> Sequence[LayerGeometry]:
+        return self.geometry.stored_layers
+
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """A request goes on from its parent's entries."""
+
+    def forget(self, request_id: int) -> None:
+        """A request has ended."""
 
     def begin(self, plan: StepPlan) -> None:
         """Set the plan of the next forward pass."""
@@ -229,9 +286,8 @@ class PagedCache(Cache):
     def _gather_each(self, name: Literal["keys", "values"], slots: torch.Tensor) -> torch.Tensor:
         stored = self.geometry.stored_layers
         parts = {layer.index: self.entries(name, layer.index, slots).flatten(1) for layer in stored}
-        rows = self._pool.new_zeros(
-            len(self.geometry.layers), len(slots), max(part.shape[1] for part in parts.values())
-        )
+        width = max(part.shape[1] for part in parts.values())
+        rows = torch.zeros(len(self.geometry.layers), len(slots), width, dtype=self.dtype, device=self.device)
         for layer, part in parts.items():
             rows[layer, :, : part.shape[1]] = part
         return rows

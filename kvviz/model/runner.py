@@ -12,8 +12,10 @@ import torch
 from transformers import PreTrainedModel
 
 from kvviz.config import EngineConfig
-from kvviz.engine.runner import Sample, Segment, StepResult
+from kvviz.engine.runner import Forgotten, Sample, Segment, StepResult
+from kvviz.events import SamplingParams
 from kvviz.model.attention import AttentionDoor, Capture
+from kvviz.model.form import Form
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.paged_cache import PagedCache, StepPlan
 from kvviz.model.sampler import Sampler
@@ -33,7 +35,9 @@ class ModelRunner:
     """Runs an observed model over a pool of its own; implements `kvviz.engine.Runner`.
 
     `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of all tokens
-    of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed.
+    of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed. `form` (None:
+    as the model caches them): how entries are kept; `geometry` is that form's. `forced` [request]: the token that the
+    request's next sample must be; `sampled` [request]: the logits that its last sample was made from.
     """
 
     def __init__(
@@ -45,29 +49,27 @@ class ModelRunner:
         fingerprint: str,
         on_step: Callable[[StepCapture], None] | None = None,
         keep_logits: bool = False,
+        form: Form | None = None,
     ) -> None:
         self.model: PreTrainedModel = door.model
         self.door = door
         self.geometry = geometry
+        self.form = form or Form()
         self.capture = True
+        self.forced: dict[int, int] = {}
+        self.sampled: dict[int, torch.Tensor] = {}
         self.logits: torch.Tensor | None = None
         self.sampler = Sampler(config.seed, config.num_candidates)
         parameter = next(self.model.parameters())
-        self.cache = PagedCache(
-            geometry,
-            config.num_blocks,
-            config.block_size,
-            parameter.dtype,
-            parameter.device,
-            num_host_blocks=config.num_host_blocks,
-        )
+        self.cache = self.form.cache(geometry, config, parameter.dtype, parameter.device)
+        self.kept = self.form.kept(config.block_size)
         self._on_step = on_step
         self._keep_logits = keep_logits
         self._picks_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self._keys = (
             f"weights:{fingerprint}",
             f"dtype:{str(parameter.dtype).removeprefix('torch.')}",
-            "codec:none",
+            f"codec:{self.form.codec_key}",
             f"windows:{'/'.join(str(layer.window or layer.chunk or 0) for layer in geometry.layers)}",
         )
 
@@ -90,13 +92,20 @@ class ModelRunner:
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         """One forward pass: new tokens of all segments → a sample for each segment that wants one."""
         wanted = [segment.sampling is not None for segment in segments]
-        self.cache.begin(StepPlan.of(segments, self.cache.block_size))
-        self.door.begin(self.cache, capture_rows=self.capture)
+        plan = StepPlan.of(segments, self.cache.block_size)
+        self.cache.begin(plan)
+        if self.kept:
+            self.kept.begin(segments)
+        self.door.begin(self.cache, capture_rows=self.capture, window=self.form.window, keeping=self.kept)
         began, ended, logits = self._forward(segments)
+        forgotten: dict[int, Forgotten] = {}
+        if self.kept:
+            forgotten = self.kept.settle(plan.segments, self._kv_heads)
+            ended = time.perf_counter_ns()
         samples: list[Sample | None] = [None] * len(segments)
         for index, (segment, row) in enumerate(zip(segments, logits, strict=True)):
             if wanted[index] and segment.sampling is not None:
-                samples[index] = self.sampler.sample(segment.request_id, row, segment.sampling)
+                samples[index] = self._sample(segment.request_id, row, segment.sampling)
         if self.capture and self._on_step:
             self._on_step(StepCapture(step, segments, self.door.capture, self.cache))
         return StepResult(
@@ -105,7 +114,21 @@ class ModelRunner:
             layer_us=[(at - began) // 1_000 for at in self.cache.written_ns],
             read_us=[(at - began) // 1_000 for at in self.door.capture.read_ns],
             forward_us=(ended - began) // 1_000,
+            forgotten=forgotten,
         )
+
+    def _sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
+        """The token that is forced, or the sampler's."""
+        self.sampled[request_id] = logits
+        token_id = self.forced.pop(request_id, None)
+        if token_id is None:
+            return self.sampler.sample(request_id, logits, params)
+        own = self.sampler.sample(request_id, logits, SamplingParams())
+        return Sample(token_id=token_id, candidates=own.candidates, code="forced", num_considered=1)
+
+    @property
+    def _kv_heads(self) -> dict[int, int]:
+        return {layer.index: layer.key_shape[0] for layer in self.geometry.stored_layers}
 
     def copy_block(self, source: int, target: int) -> tuple[int, int]:
         """Copy a block within the pool."""
@@ -125,9 +148,19 @@ class ModelRunner:
         num_bytes = move()
         return num_bytes, (time.perf_counter_ns() - began) // 1_000
 
+    def fork(self, parent_id: int, request_id: int) -> None:
+        """A request goes on from its parent's entries."""
+        self.cache.fork(parent_id, request_id)
+        if self.kept:
+            self.kept.fork(parent_id, request_id)
+
     def forget(self, request_id: int) -> None:
         """The request has ended."""
         self.sampler.forget(request_id)
+        self.cache.forget(request_id)
+        if self.kept:
+            self.kept.forget(request_id)
+        self.forced.pop(request_id, None)
 
     @torch.inference_mode()
     def _forward(self, segments: Sequence[Segment]) -> tuple[int, int, list[torch.Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,10 @@ from kvviz.events import (
 from kvviz.frames import FRAME_BUDGET, StepFrame
 from kvviz.ledger import SlotLedger
 from kvviz.log import MAX_RECORDS, EventLog
+from kvviz.model.calibration import CalibratedModel
 from kvviz.model.capture import LiveFrames
+from kvviz.model.form import Form
+from kvviz.model.lanes import Lane
 from kvviz.model.observed import ObservedModel
 from kvviz.model.runner import ModelRunner
 from kvviz.model.tokens import TokenizerText
@@ -59,7 +62,8 @@ class ModelSession:
 
     `lock`, when given, is held during each step, so that sessions sharing the weights take turns. `measure_misses`:
     after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
-    pool of its own, and emit `miss_measured`.
+    pool of its own, and emit `miss_measured`. `lane`: how this session keeps its cache; `calibrated`: the model as the
+    lane's codec looks at it. `on_event` gets every event after it was logged.
     """
 
     def __init__(
@@ -74,10 +78,19 @@ class ModelSession:
         max_records: int = MAX_RECORDS,
         lock: threading.Lock | None = None,
         memory: PrefixMemory | None = None,
+        lane: Lane | None = None,
+        calibrated: CalibratedModel | None = None,
+        on_event: Callable[[Event], None] | None = None,
     ) -> None:
         self.observed = observed
         self.tokenizer = tokenizer
         self.config = config or EngineConfig()
+        self.lane = lane
+        self.on_event = on_event
+        form, self.geometry = Form(), observed.geometry
+        if lane is not None:
+            self.config = lane.config(self.config)
+            form, self.geometry = lane.form(calibrated or CalibratedModel(observed, tokenizer), self.config.block_size)
         self.measure_misses = measure_misses
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
         self._lock = lock or nullcontext()
@@ -89,10 +102,11 @@ class ModelSession:
         self.frames.log_id = self.log.log_id
         self._runner = ModelRunner(
             observed.door,
-            observed.geometry,
+            self.geometry,
             self.config,
             fingerprint=observed.fingerprint,
             on_step=self.frames.capture,
+            form=form,
         )
         text = TokenizerText(tokenizer) if tokenizer is not None else None
         self.engine = Engine(self.config, self._runner, self._emit, text, memory=memory)
@@ -108,13 +122,22 @@ class ModelSession:
         self._runner.capture = value
 
     @property
+    def runner(self) -> ModelRunner:
+        """What computes its steps."""
+        return self._runner
+
+    def note(self, event: Event) -> int:
+        """Log an event that the engine did not emit; its seq."""
+        return self._emit(event)
+
+    @property
     def has_work(self) -> bool:
         """Whether a step would compute anything."""
         return self.engine.has_work
 
     def header(self) -> dict[str, Any]:
         """The header of this run, see docs/wire.md."""
-        model, geometry = self.observed.model, self.observed.geometry
+        model, geometry, cache = self.observed.model, self.geometry, self._runner.cache
         stored = geometry.stored_layers[0]
         parameters = list(model.parameters())
         check = self.observed.self_check
@@ -138,7 +161,10 @@ class ModelSession:
                 "num_parameters": sum(parameter.numel() for parameter in parameters),
                 "weight_bytes": sum(parameter.nbytes for parameter in parameters),
                 "has_template": bool(getattr(self.tokenizer, "chat_template", None)),
-                "layers": geometry.describe_layers(),
+                "layers": [
+                    {**layer, "bytes_per_token": round(cache.layer_bytes(layer["index"]))}
+                    for layer in geometry.describe_layers()
+                ],
                 "self_check": {
                     "num_tokens": check.num_tokens,
                     "max_difference": check.max_difference,
@@ -148,8 +174,8 @@ class ModelSession:
             "pool": {
                 "num_blocks": self.config.num_blocks,
                 "block_size": self.config.block_size,
-                "bytes_per_token": geometry.bytes_per_token,
-                "bytes": self._runner.cache.num_bytes,
+                "bytes_per_token": round(cache.bytes_per_token),
+                "bytes": cache.num_bytes,
                 "num_host_blocks": self.config.num_host_blocks,
             },
             "policies": {
@@ -215,10 +241,10 @@ class ModelSession:
         )
         return request_id
 
-    def step(self) -> bool:
-        """One step of the engine, frames included; False when there is no work."""
+    def step(self, only: Collection[int] | None = None) -> bool:
+        """One step of the engine, frames included; False when there is no work. `only`: see `Engine.step`."""
         with self._lock:
-            worked = self.engine.step()
+            worked = self.engine.step(only)
             self.frames.settle()
             if self.measure_misses:
                 self._measure_misses()
@@ -250,6 +276,8 @@ class ModelSession:
                 self._unmeasured.append(event.request_id)
         elif isinstance(event, RequestFinished):
             self._histories[event.request_id].ended = True
+        if self.on_event:
+            self.on_event(event)
         return seq
 
     def _tokens(self, prompt: str, template: bool, continues: int | None) -> list[int]:

@@ -1,0 +1,11 @@
+"""Codecs by name. Each module of this package registers its own, so that a new one needs a module and nothing else."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from kvviz.model.codecs.codec import CODECS, Calibrated, Codec, Part, Rotated
+
+__all__ = ["CODECS", "Calibrated", "Codec", "Part", "Rotated"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,96 @@
+"""Floating-point codecs: every number by itself, in fewer bits."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+
+from kvviz.model.codecs.codec import CODECS, Codec, Part
+from kvviz.model.geometry import LayerGeometry
+
+
+class Float(Codec):
+    """Casts to `stored`; what lies beyond its range becomes its largest number."""
+
+    family = "bits"
+    stored: ClassVar[torch.dtype]
+
+    def parts(self, layer: LayerGeometry, block_size: int) -> tuple[Part, ...]:
+        """Keys and values (h, block size, d)."""
+        return tuple(Part((heads, block_size, dim), self.stored) for heads, dim in (layer.key_shape, layer.value_shape))
+
+    def encode(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """[n, h, t, d] each."""
+        return self.narrow(keys), self.narrow(values)
+
+    def decode(
+        self, layer: int, parts: tuple[torch.Tensor, ...], positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """[n, h, t, d] each."""
+        keys, values = parts
+        return self.widen(keys), self.widen(values)
+
+    def narrow(self, entries: torch.Tensor) -> torch.Tensor:
+        """As they are stored."""
+        limit = torch.finfo(self.stored).max
+        if limit < torch.finfo(entries.dtype).max:
+            entries = entries.float().clamp(-limit, limit)  # a bfloat16 cannot be clamped to the limit of float16
+        return entries.to(self.stored)
+
+    def widen(self, stored: torch.Tensor) -> torch.Tensor:
+        """Back in `dtype`."""
+        return stored.to(self.dtype)
+
+
+@CODECS.register
+class Fp32(Float):
+    """Four bytes."""
+
+    name = "fp32"
+    title = "32-bit float"
+    about = "Every number as the model computed it: the yardstick for all others."
+    exact = True
+    stored = torch.float32
+
+
+@CODECS.register
+class Bf16(Float):
+    """Two bytes, eight bits of them the exponent."""
+
+    name = "bf16"
+    title = "bfloat16"
+    about = "Half the bytes: the full range of a 32-bit float, but only two to three decimal digits."
+    stored = torch.bfloat16
+
+
+@CODECS.register
+class Fp16(Float):
+    """Two bytes, five bits of them the exponent."""
+
+    name = "fp16"
+    title = "16-bit float"
+    about = "Half the bytes: three to four decimal digits, but nothing beyond 65,504."
+    stored = torch.float16
+
+
+@CODECS.register
+class Fp8(Float):
+    """One byte: sign, four bits of exponent, three of fraction; scale 1."""
+
+    name = "fp8"
+    title = "8-bit float"
+    about = "A quarter of the bytes, as engines do with kv_cache_dtype=fp8: about one decimal digit, up to 448."
+    stored = torch.float8_e4m3fn
+
+    def widen(self, stored: torch.Tensor) -> torch.Tensor:
+        """Through the bits, which is four times as fast as the cast; there is no NaN among them.
+
+        Shifted by 7 they are a 16-bit float whose exponent is 8 too small: its sign doubles into bit 14, which is none.
+        """
+        bits = stored.view(torch.int8).to(torch.int16)
+        bits <<= 7
+        bits &= ~(1 << 14)
+        return bits.view(torch.float16).to(torch.float32).mul_(2.0**8).to(self.dtype)

@@ -1,0 +1,11 @@
+"""Forgetting policies by name. Each module of this package registers its own; a new one needs nothing else."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from kvviz.model.forgetting.policy import POLICIES, LayerView, Policy
+
+__all__ = ["POLICIES", "LayerView", "Policy"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,34 @@
+"""Whatever the newest query looks at (TOVA, arXiv 2401.06104)."""
+
+from __future__ import annotations
+
+import torch
+
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, highest
+
+
+@POLICIES.register
+class Tova(Policy):
+    """Keeps the `budget` entries with the most attention from the last query, the same ones in all heads of a layer."""
+
+    name = "tova"
+    title = "Least attended goes"
+    about = (
+        "Drops what the newest token attends to least, all heads of a layer taken together and the newest token not "
+        "spared, which hurts heads that look for something of their own."
+    )
+    num_watched = 1
+    chooses_by = "layer"
+    options = (BUDGET,)
+    value = "budget"
+    budget: int
+
+    def score(self, view: LayerView) -> torch.Tensor:
+        """The mean over all query heads; nothing from earlier steps."""
+        return (view.weights.sum(0, keepdim=True) / view.num_query_heads).expand_as(view.weights)
+
+    def keep(self, view: LayerView) -> torch.Tensor | None:
+        """The highest."""
+        if view.positions.shape[1] <= self.budget:
+            return None
+        return highest(view.scores, self.budget)

@@ -1,0 +1,108 @@
+"""Allocations: the same entries in another kind of memory, or in none."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from kvviz.model.choices import Choice, Option, Registry
+
+
+class Allocation(Choice):
+    """Changes settings of the engine and leaves what is stored alone. `growing`: the pool grows by concatenation."""
+
+    family = "allocation"
+    exact = True
+    growing: ClassVar[bool] = False
+
+    @abstractmethod
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """Fields of `EngineConfig` that differ, for a pool of `num_blocks` blocks."""
+
+
+ALLOCATIONS: Registry[Allocation] = Registry()
+
+
+@ALLOCATIONS.register
+class NoCache(Allocation):
+    """Nothing is kept between two steps."""
+
+    name = "no-cache"
+    title = "No cache"
+    about = "Every step computes the keys and values of all tokens again, because nothing was kept."
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """No KV cache, so no prefix cache, and each step takes the whole text."""
+        return {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
+
+
+@ALLOCATIONS.register
+class Contiguous(Allocation):
+    """Reserves room for the longest possible text."""
+
+    name = "contiguous"
+    title = "Reserved in one piece"
+    about = "Takes the room of prompt and longest answer at once, as engines did before paging; most of it waits empty."
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """Everything is reserved when the request is let in."""
+        return {"reserve": True}
+
+
+@ALLOCATIONS.register
+class Concatenated(Allocation):
+    """Grows by one entry a token."""
+
+    name = "concat"
+    title = "Growing by concatenation"
+    about = "Makes a tensor that is one token longer for every token and copies the whole cache into it."
+    growing = True
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """Blocks of one token, so that each token makes the pool grow."""
+        return {"block_size": 1, "num_blocks": 16 * num_blocks}
+
+
+@ALLOCATIONS.register
+class NoPrefix(Allocation):
+    """No prefix cache."""
+
+    name = "no-prefix"
+    title = "Without a prefix cache"
+    about = "Forgets a prompt with the request that brought it, so the same beginning is computed again next time."
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """The prefix cache is off."""
+        return {"prefix_cache": False}
+
+
+@ALLOCATIONS.register
+class SmallPool(Allocation):
+    """A pool that the next prompt overwrites."""
+
+    name = "small"
+    title = "A small pool"
+    about = "Has room for little more than one request, so what an earlier one left is evicted before it comes again."
+    options = (Option(name="blocks", title="blocks", default=16, low=1, high=65_536),)
+    value = "blocks"
+    blocks: int
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """That many blocks."""
+        return {"num_blocks": self.blocks}
+
+
+@ALLOCATIONS.register
+class Offload(Allocation):
+    """A small pool with a host tier."""
+
+    name = "offload"
+    title = "Offload to the host"
+    about = "Has a small pool too, but what is evicted moves to host memory and is copied back when it comes again."
+    options = (Option(name="blocks", title="blocks", default=16, low=1, high=65_536),)
+    value = "blocks"
+    blocks: int
+
+    def settings(self, num_blocks: int) -> dict[str, Any]:
+        """That many blocks, and a host tier as large as the ordinary pool."""
+        return {"num_blocks": self.blocks, "num_host_blocks": num_blocks, "offload": True}
