@@ -6,7 +6,7 @@ Importing this module imports neither torch nor the web server; the functions do
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,58 @@ def record_loaded(
     finally:
         observed.close()
     return Recording.open(target)
+
+
+def compare_loaded(
+    loaded: LoadedModel,
+    prompt: str,
+    specs: Sequence[str],
+    path: str | Path | None = None,
+    *,
+    max_new_tokens: int = 64,
+    template: bool | None = None,
+    before: Sequence[str] = (),
+    needle: bool = False,
+    config: EngineConfig | None = None,
+    on_step: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Run a prompt in several lanes, such as `["gqa", "int4", "window=64"]`; the figures of each, see docs/compare.md.
+
+    `before`: prompts that are run first, so that there is a prefix to hit or to have lost. `needle`: a prompt that
+    hides a word is made instead of `prompt`. `path`: also write a recording with all lanes. `on_step` gets the number
+    of tokens of the answer so far. Raises `ConfigError` for a lane that there is not, `ModelError` for one that does
+    not go with the model, `RequestError` when the prompt does not fit.
+    """
+    from kvviz.lane_figures import lane_figures
+    from kvviz.model.comparison import Comparison
+    from kvviz.model.lanes import parse_lanes
+    from kvviz.model.observed import ObservedModel
+    from kvviz.recording import write_recording
+    from kvviz.sources.model import comparison_parts
+
+    lanes = parse_lanes(specs)
+    observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    try:
+        comparison = Comparison(
+            observed, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None
+        )
+        for text in before:
+            comparison.add_prompt(text, max_new_tokens=max_new_tokens, template=template)
+            comparison.run()
+        comparison.add_prompt(prompt, needle=needle, max_new_tokens=max_new_tokens, template=template)
+        num_seen = comparison.main.log.head_seq
+        num_tokens = 0
+        while comparison.step():
+            num_tokens += sum(e["type"] == "token_sampled" for _, _, e in comparison.main.log.records(num_seen))
+            num_seen = comparison.main.log.head_seq
+            if on_step:
+                on_step(num_tokens)
+        if path is not None:
+            parts = comparison_parts(comparison)
+            write_recording(Path(path), *parts[0], lanes=parts[1:])
+        return lane_figures(comparison.header(), comparison.main.log.records())
+    finally:
+        observed.close()
 
 
 def serve(

@@ -215,6 +215,59 @@ def record(
 
 
 @app.command()
+def compare(
+    prompt: Annotated[str, typer.Argument(help="What to ask the model.")] = "",
+    lane: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A way to keep the cache, such as int4, window=64, mqa, no-cache; up to four.", metavar="LANE"
+        ),
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Most tokens to generate.")
+    ] = 64,
+    before: Annotated[
+        list[str] | None, typer.Option(help="A prompt that is run first; may be given several times.", metavar="PROMPT")
+    ] = None,
+    needle: Annotated[bool, typer.Option("--needle", help="Hide a word in a prompt and ask for it, instead.")] = False,
+    no_template: Annotated[bool, typer.Option("--no-template", help="Give the prompt as it is, without chat.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a recording with all lanes.", metavar="FILE")
+    ] = None,
+    list_lanes: Annotated[bool, typer.Option("--list", help="Say which lanes there are, and stop.")] = False,
+    model: Model = None,
+    dtype: Dtype = "float32",
+    block_size: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Tokens per block.")] = 16,
+    num_blocks: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Blocks in the pool.")] = 128,
+    seed: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Which word a needle is.")] = 0,
+) -> None:
+    """Run one prompt with several caches side by side, and measure what each costs and what harm it does."""
+    from kvviz import comparing
+
+    if list_lanes:
+        comparing.print_lanes(as_json=as_json)
+        return
+    if output is not None:
+        _check_output(output)
+    comparing.main(
+        prompt,
+        tuple(lane or ()),
+        max_new_tokens=max_new_tokens,
+        before=tuple(before or ()),
+        needle=needle,
+        template=False if no_template else None,
+        as_json=as_json,
+        output=output,
+        model=model,
+        dtype=dtype,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        seed=seed,
+    )
+
+
+@app.command()
 def events(file: RecordingFile) -> None:
     """Print the events of a recording, one JSON record a line: sequence number, microseconds, event."""
     from kvviz.recording import Recording

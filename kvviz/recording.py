@@ -34,6 +34,7 @@ MAX_MEMBERS = 200_000
 MAX_RECORDS = 2_000_000
 MAX_RECORD_BYTES = 16 * 2**20
 MAX_LAYERS = 4_096
+MAX_LANES = 8
 
 #: Step, request (absent in files of versions that computed one request a step) and name of an array.
 _FRAME = re.compile(r"frames/([0-9]{1,9})(?:-([0-9]{1,16}))?\.([a-z_]{1,20})\.npy\Z")
@@ -78,11 +79,13 @@ class _Written:
 class Recording(FrameSource):
     """An opened recording. `header`, `lines` (one JSON record each), and frames on request.
 
-    `num_unknown` events are of types that this version does not know; they are kept in `lines` and skipped by folds.
+    `lanes`: of a comparison, the logs of the lanes after the first. `num_unknown` events are of types that this version
+    does not know; they are kept in `lines` and skipped by folds.
     """
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, archive: zipfile.ZipFile, prefix: str = "") -> None:
         self._archive = archive
+        self._prefix = prefix
         self._members: dict[str, set[str]] = {}  # array names by stem: STEP-REQUEST, or STEP in old files
         self._check_members()
         self.header, self._needed = self._read_header()
@@ -94,6 +97,9 @@ class Recording(FrameSource):
         self._chunks: dict[int, dict[int, tuple[int, int]]] = {}  # by step and request: start, new tokens
         self._num_tokens: dict[int, int] = {}
         self._read_events()
+        self.lanes: list[Recording] = []
+        if not prefix:
+            self.lanes = [Recording(archive, f"lanes/{index}/") for index in range(1, self._num_lanes())]
 
     @classmethod
     def open(cls, source: Path | str | bytes | BinaryIO) -> Recording:
@@ -189,6 +195,14 @@ class Recording(FrameSource):
             vectors.append((stored[at][:width].reshape(shape).astype(np.float32) - 128) * scale[at])
         return vectors[0], vectors[1]
 
+    def _num_lanes(self) -> int:
+        lanes = self.header.get("lanes", [])
+        if not isinstance(lanes, list) or len(lanes) > MAX_LANES or not all(isinstance(lane, dict) for lane in lanes):
+            raise RecordingError(
+                f"header.json in the recording lists lanes, but not as 1 to {MAX_LANES} objects; the file is damaged."
+            )
+        return len(lanes)
+
     @property
     def _num_layers(self) -> int:
         return self._needed.model.num_layers
@@ -204,13 +218,14 @@ class Recording(FrameSource):
         if len(infos) > MAX_MEMBERS:
             raise RecordingError(f"The recording has {len(infos):,} members; at most {MAX_MEMBERS:,} are read.")
         for info in infos:
-            if match := _FRAME.match(info.filename):
+            if match := _FRAME.match(info.filename.removeprefix(self._prefix)):
                 stem = f"{int(match[1])}" + (f"-{int(match[2])}" if match[2] else "")
                 self._members.setdefault(stem, set()).add(match[3])
 
     @contextmanager
     def _member(self, name: str, limit: int) -> Iterator[BinaryIO]:
         """A member to read from; what is wrong with it becomes a `RecordingError`, also while it is read."""
+        name = f"{self._prefix}{name}"
         try:
             info = self._archive.getinfo(name)
         except KeyError as error:
@@ -343,19 +358,27 @@ def _damaged(member: str) -> MissingError:
     return MissingError(f"{member} in the recording is not an array as kvviz writes it.", code="damaged")
 
 
+#: Header, lines and frames of one log.
+LogParts = tuple[Mapping[str, Any], Iterable[bytes], Iterable[StepFrame]]
+
+
 def write_recording(
     target: Path | str | BinaryIO,
     header: Mapping[str, Any],
     lines: Iterable[bytes],
     frames: Iterable[StepFrame] = (),
+    lanes: Iterable[LogParts] = (),
 ) -> None:
-    """Write a recording. A file appears whole or not at all. `capabilities` of the header follow from the frames."""
+    """Write a recording. A file appears whole or not at all. `capabilities` of the header follow from the frames.
+
+    `lanes`: of a comparison, the logs of the lanes after the first.
+    """
     if isinstance(target, (str, Path)):
         path = Path(target)
         partial = path.with_name(f".{path.name}.partial")
         try:
             with partial.open("wb") as stream:
-                write_recording(stream, header, lines, frames)
+                write_recording(stream, header, lines, frames, lanes)
             partial.replace(path)
         except BaseException as error:
             partial.unlink(missing_ok=True)
@@ -366,24 +389,36 @@ def write_recording(
                 code="no_file",
             ) from error
         return
-    capabilities: set[str] = set()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        _write(archive, "events.ndjson", b"".join(line + b"\n" for line in lines))
-        for frame in frames:
-            arrays = {
-                "heads": frame.heads,
-                "heads_scale": frame.heads_scale.astype(np.float32),
-                "key_norm": frame.key_norm,
-                "value_norm": frame.value_norm,
-                **frame.entries,
-            }
-            capabilities |= {"frames"} | ({"entries"} if frame.entries else set())
-            for name, array in arrays.items():
-                buffer = io.BytesIO()
-                np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-                _write(archive, f"frames/{frame.step}-{frame.request_id}.{name}.npy", buffer.getvalue())
-        head = {**header, "source": "recording", "capabilities": sorted(capabilities)}
-        _write(archive, "header.json", orjson.dumps(head))
+        for index, (head, log, of_steps) in enumerate([(header, lines, frames), *lanes]):
+            _write_log(archive, f"lanes/{index}/" if index else "", head, log, of_steps)
+
+
+def _write_log(
+    archive: zipfile.ZipFile,
+    prefix: str,
+    header: Mapping[str, Any],
+    lines: Iterable[bytes],
+    frames: Iterable[StepFrame],
+) -> None:
+    """One log under that prefix."""
+    capabilities: set[str] = set()
+    _write(archive, f"{prefix}events.ndjson", b"".join(line + b"\n" for line in lines))
+    for frame in frames:
+        arrays = {
+            "heads": frame.heads,
+            "heads_scale": frame.heads_scale.astype(np.float32),
+            "key_norm": frame.key_norm,
+            "value_norm": frame.value_norm,
+            **frame.entries,
+        }
+        capabilities |= {"frames"} | ({"entries"} if frame.entries else set())
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+            _write(archive, f"{prefix}frames/{frame.step}-{frame.request_id}.{name}.npy", buffer.getvalue())
+    head = {**header, "source": "recording", "capabilities": sorted(capabilities)}
+    _write(archive, f"{prefix}header.json", orjson.dumps(head))
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

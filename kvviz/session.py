@@ -48,6 +48,7 @@ class Session:
         self.unwatched_since_s = time.monotonic()
         self._loop = loop
         self._watchers: dict[object, Callable[[], None]] = {}
+        self._followers: list[Callable[[], None]] = []
         self._wake_is_due = False
         self.batches: Recent[Any] = Recent()
         self._packs: Recent[asyncio.Future[bytes]] = Recent()
@@ -71,8 +72,14 @@ class Session:
 
         return leave
 
+    def follow(self, notify: Callable[[], None]) -> None:
+        """Call `notify`, from any thread, whenever something is new here."""
+        self._followers.append(notify)
+
     def notify(self) -> None:
         """Something is new: wake the clients. From any thread; many calls make one wake."""
+        for follower in self._followers:
+            follower()
         if not self._wake_is_due:
             self._wake_is_due = True
             with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -15,6 +15,7 @@ from kvviz.errors import KvvizError, MissingError, RequestError
 from kvviz.limits import Limits
 from kvviz.session import Session
 from kvviz.sources.commands import AddRequest, Pause, RunSettings
+from kvviz.sources.lane import LaneSource
 from kvviz.sources.library import Entry, Library
 from kvviz.sources.live import LiveSource
 from kvviz.sources.live_model import OpenModel
@@ -96,6 +97,9 @@ class Sessions:
                 return None
         if session_id in self._sessions:
             return self._sessions[session_id]
+        whole_id, dot, number = session_id.rpartition(".")
+        if dot and number.isdecimal() and len(number) < 3 and int(number) > 0:
+            return await self._find_lane(session_id, whole_id, int(number))
         if session_id == LIVE_ID and self.model_status.state in ("fetching", "converting", "loading", "ready"):
             return None
         entry = self.library.get(session_id)
@@ -105,6 +109,21 @@ class Sessions:
                 code="no_such_session",
             )
         return await self._open_recording(entry)
+
+    async def _find_lane(self, session_id: str, whole_id: str, index: int) -> Session | None:
+        """A lane of the comparison that a session runs, as a session of its own."""
+        whole = await self.find(whole_id)
+        if whole is None:
+            return None
+        if not isinstance(whole.source, LiveSource | RecordedSource) or index > len(whole.source.lanes):
+            raise MissingError(
+                f"Session {whole_id[:80]!r} runs no comparison with a lane {index}; leave the number out.",
+                code="no_such_session",
+            )
+        session = Session(session_id, LaneSource(whole.source, index), self._loop)
+        self._sessions[session_id] = session
+        whole.follow(session.notify)
+        return session
 
     @property
     def arrival(self) -> asyncio.Event:
@@ -164,7 +183,11 @@ class Sessions:
         return session
 
     async def _make_room(self, kind: str, limit: int, unwatched_s: float) -> None:
-        alike = [session for session in self._sessions.values() if session.source.kind == kind]
+        alike = [
+            session
+            for session in self._sessions.values()
+            if session.source.kind == kind and not isinstance(session.source, LaneSource)
+        ]
         if len(alike) < limit:
             return
         now = time.monotonic()
@@ -207,6 +230,9 @@ class Sessions:
 
     async def _end(self, session: Session) -> None:
         self._sessions.pop(session.session_id, None)
+        lanes = [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
+        for lane in lanes:
+            await self._end(lane)
         await session.close()
 
     def _open_live(self, open_model: OpenModel) -> LiveSource:

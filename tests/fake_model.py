@@ -21,6 +21,7 @@ from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.scenarios import find_scenario
 from kvviz.sources.commands import RunSettings
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Progress
 
@@ -173,6 +174,7 @@ class FakeModel:
         continues: int | None = None,
         priority: int = 0,
         num_samples: int = 1,
+        needle: bool = False,
     ) -> int:
         token_ids = [POISON] if prompt == "poison" else [ord(character) % 256 for character in prompt]
         if continues is not None and continues >= self.engine.num_requests:
@@ -201,6 +203,10 @@ class FakeModel:
 
     def cancel(self, request_id: int) -> None:
         self.engine.cancel(request_id)
+
+    @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        return ()
 
     def reset_prefix_cache(self) -> bool:
         return self.engine.reset_prefix_cache()

@@ -19,6 +19,7 @@ from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_ro
 from kvviz.log import EventLog
 from kvviz.recording import write_recording
 from kvviz.sources.commands import RunSettings
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.live import LiveModel, OpenModel
 from kvviz.sources.loading import Progress
 from tests.page_logs import FakeRunner, WordText, header
@@ -147,6 +148,7 @@ class PageModel:
         continues: int | None = None,
         priority: int = 0,
         num_samples: int = 1,
+        needle: bool = False,
     ) -> int:
         words = [20 + ord(character) % 900 for character in prompt]
         turn = [6, *words, 6] if template else words
@@ -176,6 +178,10 @@ class PageModel:
 
     def cancel(self, request_id: int) -> None:
         self.engine.cancel(request_id)
+
+    @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        return ()
 
     def reset_prefix_cache(self) -> bool:
         return self.engine.reset_prefix_cache()

@@ -55,6 +55,8 @@ class _Track:
     num_hit_tokens: int = 0
     forward_us: int = 0
     held_bytes: int = 0
+    read_bytes: int = 0
+    kept_share: float = 1.0
     sampled: TokenSampled | None = None
 
 
@@ -137,6 +139,7 @@ class _LaneRun:
             track.num_hit_tokens = event.num_hit_tokens
         elif isinstance(event, TokenSampled):
             track.sampled = event
+            self._note_reads(track)
         elif isinstance(event, RequestFinished):
             track.has_ended = True
 
@@ -145,6 +148,15 @@ class _LaneRun:
             track.free_pieces[event.position] = event.token_id, event.piece
         elif isinstance(event, RequestFinished):
             track.branch_ended = True
+
+    def _note_reads(self, track: _Track) -> None:
+        """What the query that chose a token has read; afterwards a branch may go on, or the request may end."""
+        runner = self.session.runner
+        read_bytes = runner.cache.read_bytes(track.request_id)
+        if runner.kept:
+            track.kept_share = runner.kept.kept_share(track.request_id)
+            read_bytes = round(read_bytes * runner.kept.read_share(track.request_id))
+        track.read_bytes = read_bytes
 
     def _weigh(self, track: _Track) -> None:
         running = self.session.engine.scheduler.running
@@ -322,8 +334,6 @@ class Comparison:
         assert track.sampled is not None
         own = track.sampled.candidates[0]
         log_p, log_q = wanted.log_softmax(-1), logits.log_softmax(-1)
-        kept = run.session.runner.kept
-        share = kept.kept_share(track.request_id) if kept else 1.0
         keeps = run.session.config.kv_cache
         free_id, free_piece = track.free_pieces.get(sampled.position, (None, None))
         self.main.note(
@@ -343,9 +353,9 @@ class Comparison:
                 num_projections=track.num_projections,
                 num_hit_tokens=track.num_hit_tokens,
                 held_bytes=track.held_bytes if keeps else 0,
-                read_bytes=round(cache.read_bytes(track.request_id) * share) if keeps else 0,
+                read_bytes=track.read_bytes if keeps else 0,
                 copied_bytes=cache.copied_bytes,
-                kept_share=share,
+                kept_share=track.kept_share,
                 step_us=track.forward_us,
             )
         )

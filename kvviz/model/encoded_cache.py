@@ -104,7 +104,8 @@ class EncodedCache(PagedCache):
         starts = self._starts[blocks].tolist()
         full = [start for block, start in zip(blocks.tolist(), starts, strict=True) if block in self._full_of]
         num_full = sum(min(self.block_size, plan.length - start) for start in full)
-        return encoded + round(num_full * (self._full_token_bytes - self.bytes_per_token))
+        more: int = round(num_full * (self._full_token_bytes - self.bytes_per_token))
+        return encoded + more
 
     def begin(self, plan: StepPlan) -> None:
         """Set the plan of the next forward pass; encode what need not be in full precision any more."""

@@ -22,6 +22,7 @@ class _Memory:
 
     prompt_length: int = 0
     prompt_ended: bool = False
+    read_share: float = 1.0
     gone: dict[int, torch.Tensor] = field(default_factory=dict)
     scores: dict[int, torch.Tensor] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
@@ -31,6 +32,7 @@ class _Memory:
         return _Memory(
             self.prompt_length,
             self.prompt_ended,
+            self.read_share,
             {layer: gone.clone() for layer, gone in self.gone.items()},
             {layer: scores.clone() for layer, scores in self.scores.items()},
             set(self.empty),
@@ -109,6 +111,7 @@ class KeptEntries:
         """After the forward pass: what was dropped of each segment, by its place in the step."""
         dropped = {}
         for index, plan in enumerate(plans):
+            self._note_reads(plan)
             layers = [
                 self._settle_layer(plan, layer, num_kv_heads[layer])
                 for layer, request_id in self._watched
@@ -121,6 +124,19 @@ class KeptEntries:
                     empty_indices=self._newly_empty(plan),
                 )
         return dropped
+
+    def _note_reads(self, plan: SegmentPlan) -> None:
+        shares = [
+            1.0 if (gone := self.gone(layer, plan)) is None else 1.0 - gone.float().mean().item()
+            for layer, request_id in self._watched
+            if request_id == plan.request_id
+        ]
+        self._memories[plan.request_id].read_share = sum(shares) / len(shares) if shares else 1.0
+
+    def read_share(self, request_id: int) -> float:
+        """Of the entries in the blocks that a request's last query went through, those that it read."""
+        memory = self._memories.get(request_id)
+        return memory.read_share if memory else 1.0
 
     def fork(self, parent_id: int, request_id: int) -> None:
         """A branch remembers what its parent does."""

@@ -63,7 +63,8 @@ class ModelSession:
     `lock`, when given, is held during each step, so that sessions sharing the weights take turns. `measure_misses`:
     after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
     pool of its own, and emit `miss_measured`. `lane`: how this session keeps its cache; `calibrated`: the model as the
-    lane's codec looks at it. `on_event` gets every event after it was logged.
+    lane's codec looks at it. `num_settled` steps are over, frames and all. `on_event` gets every event after it was
+    logged.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class ModelSession:
         )
         text = TokenizerText(tokenizer) if tokenizer is not None else None
         self.engine = Engine(self.config, self._runner, self._emit, text, memory=memory)
+        self.num_settled = 0
         self._histories: OrderedDict[int, _History] = OrderedDict()
 
     @property
@@ -246,6 +248,7 @@ class ModelSession:
         with self._lock:
             worked = self.engine.step(only)
             self.frames.settle()
+            self.num_settled = self.engine.num_steps
             if self.measure_misses:
                 self._measure_misses()
         return worked

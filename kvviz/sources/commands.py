@@ -42,7 +42,10 @@ class _Command(_Checked):
 
 
 class RunSettings(_Checked):
-    """Settings of a new log; what is absent keeps its default. `pool_bytes` is an alternative to `num_blocks`."""
+    """Settings of a new log; what is absent keeps its default. `pool_bytes` is an alternative to `num_blocks`.
+
+    With `lanes` it is a comparison.
+    """
 
     block_size: int | None = None
     num_blocks: int | None = None
@@ -57,6 +60,7 @@ class RunSettings(_Checked):
     eviction: EvictionPolicy | None = None
     num_host_blocks: int | None = None
     offload: bool | None = None
+    lanes: list[str] | None = Field(default=None, max_length=16)
     seed: int | None = None
     capture: bool | None = None
 
@@ -69,7 +73,10 @@ class Start(_Command):
 
 
 class AddRequest(_Command):
-    """Put a prompt in the waiting line. `template` None: use the chat template when the model has one."""
+    """Put a prompt in the waiting line. `template` None: use the chat template when the model has one.
+
+    `needle`: in a comparison, a prompt that hides a word instead of `prompt`.
+    """
 
     command: Literal["add_request"]
     prompt: str
@@ -83,6 +90,7 @@ class AddRequest(_Command):
     continues: int | None = Field(default=None, ge=0, le=MAX_ID)
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     num_samples: int = Field(default=1, ge=1, le=MAX_SAMPLES)
+    needle: bool = False
 
 
 class Fork(_Command):

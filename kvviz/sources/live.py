@@ -28,6 +28,7 @@ from kvviz.sources.commands import (
     Start,
     Step,
 )
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.source import PlayState, Run
 from kvviz.sources.turns import Turns
@@ -65,6 +66,11 @@ class LiveSource:
     def run(self) -> Run:
         """The present log with its header and frames."""
         return self._run
+
+    @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        """Of a comparison, the lanes after the first."""
+        return self._lanes
 
     @property
     def play(self) -> PlayState:
@@ -144,6 +150,7 @@ class LiveSource:
     def _begin(self, model: LiveModel) -> None:
         self._model = model
         self._num_steps = model.num_steps
+        self._lanes = model.lanes
         self._run = Run(model.log, model.header(), model.frames)
         with self._play_lock:
             self._play = replace(self._play, playing=False, idle=not model.has_work)
@@ -170,6 +177,7 @@ class LiveSource:
             continues=command.continues,
             priority=command.priority,
             num_samples=command.num_samples,
+            needle=command.needle,
         )
         self._note_work()
         return {"request_id": request_id}

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from kvviz.events import SamplingParams
 from kvviz.frames import FrameSource
 from kvviz.sources.commands import RunSettings
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.source import LogView
 
 
@@ -26,6 +27,11 @@ class LiveModel(Protocol):
     @property
     def frames(self) -> FrameSource:
         """Its tensors."""
+        ...
+
+    @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        """Of a comparison, the lanes after the first."""
         ...
 
     @property
@@ -53,6 +59,7 @@ class LiveModel(Protocol):
         continues: int | None = None,
         priority: int = 0,
         num_samples: int = 1,
+        needle: bool = False,
     ) -> int:
         """Put a prompt in the waiting line; the answer is its request id."""
         ...

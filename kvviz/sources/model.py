@@ -13,14 +13,19 @@ import orjson
 from kvviz.config import EngineConfig, blocks_in_bytes
 from kvviz.errors import ConfigError, RequestError
 from kvviz.events import SamplingParams
+from kvviz.experiments import TIMING_SCENARIOS, TimingAttack, open_timing_attack
 from kvviz.frames import FrameSource
 from kvviz.log import EventLog
+from kvviz.recording import LogParts
 from kvviz.scenarios import Performance, find_scenario, open_performance
 from kvviz.sources.commands import RunSettings
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loading import Load, Progress
+from kvviz.sources.source import Run
 
 if TYPE_CHECKING:
+    from kvviz.model.comparison import Comparison
     from kvviz.model.loading import LoadedModel
     from kvviz.model.session import ModelSession
 
@@ -42,26 +47,47 @@ def load_model(model: str | None, dtype: str, *, frame_bytes: int, max_pool_byte
 
 def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -> OpenModel:
     """What makes sessions of a model in memory. Raises `ModelError` when it does not pass the self-check."""
+    from kvviz.model.calibration import CalibratedModel
+    from kvviz.model.comparison import Comparison
+    from kvviz.model.lanes import parse_lanes
     from kvviz.model.observed import ObservedModel
     from kvviz.model.session import ModelSession
 
     observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     bytes_per_token = observed.geometry.bytes_per_token
+    calibrated = CalibratedModel(observed, loaded.tokenizer)
 
     def open_model(settings: RunSettings, scenario: str | None = None) -> LiveModel:
         if scenario is not None:
             return open_scenario(scenario)
         config = engine_config(settings, bytes_per_token, max_pool_bytes)
+        if settings.lanes is not None:
+            lanes = parse_lanes(settings.lanes)
+            return ComparisonModel(
+                Comparison(
+                    observed,
+                    loaded.tokenizer,
+                    config,
+                    lanes,
+                    frame_budget=frame_bytes,
+                    keep_entries=True,
+                    calibrated=calibrated,
+                )
+            )
         session = ModelSession(observed, loaded.tokenizer, config, frame_budget=frame_bytes, keep_entries=True)
         session.capture = settings.capture is not False
         return SessionModel(session)
 
     def open_scenario(name: str) -> LiveModel:
-        found = find_scenario(name)
+        found = None if name in TIMING_SCENARIOS else find_scenario(name)
         if loaded.tokenizer is None:
             raise RequestError("Scenarios are prompts, and this model has no tokenizer.", code="no_tokenizer")
         make = partial(ModelSession, frame_budget=frame_bytes, keep_entries=True)
-        performance = open_performance(found, observed, loaded.tokenizer, make)
+        performance: Performance | TimingAttack
+        if found is None:
+            performance = open_timing_attack(observed, loaded.tokenizer, make, shared=TIMING_SCENARIOS[name])
+        else:
+            performance = open_performance(found, observed, loaded.tokenizer, make)
         return SessionModel(performance.session, performance)
 
     return open_model
@@ -69,7 +95,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
 
 def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: int) -> EngineConfig:
     """The engine's config for these settings. Raises `ConfigError`, with the arithmetic when the pool is too large."""
-    given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
+    given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture", "lanes"})
     config = EngineConfig(**given)
     block_bytes = config.block_size * bytes_per_token
     if settings.pool_bytes is not None:
@@ -102,7 +128,7 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
 class SessionModel:
     """A `ModelSession` as a live source drives it, by itself or by the script of a scenario."""
 
-    def __init__(self, session: ModelSession, performance: Performance | None = None) -> None:
+    def __init__(self, session: ModelSession, performance: Performance | TimingAttack | None = None) -> None:
         self._session = session
         self._performance = performance
 
@@ -117,6 +143,11 @@ class SessionModel:
         return self._session.frames
 
     @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        """None: one engine."""
+        return ()
+
+    @property
     def has_work(self) -> bool:
         """Whether a step would compute anything."""
         return self._performance.has_work if self._performance else self._session.has_work
@@ -128,7 +159,9 @@ class SessionModel:
 
     def header(self) -> dict[str, Any]:
         """The header of the run."""
-        return self._session.header()
+        from kvviz.model.lanes import choices
+
+        return {**self._session.header(), "lane_choices": choices()}
 
     def add_prompt(
         self,
@@ -141,8 +174,11 @@ class SessionModel:
         continues: int | None = None,
         priority: int = 0,
         num_samples: int = 1,
+        needle: bool = False,
     ) -> int:
         """Tokenize a prompt and put it in the waiting line."""
+        if needle:
+            raise RequestError("A needle is hidden in a comparison; start one with lanes first.", code="no_lanes")
         return self._session.add_prompt(
             prompt,
             template=template,
@@ -194,6 +230,132 @@ class SessionModel:
 
     def close(self) -> None:
         """Nothing holds on to the pool once the session is let go."""
+
+
+class ComparisonModel:
+    """A `Comparison` as a live source drives it: the log is that of lane 0, the others have logs of their own."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+
+    @property
+    def log(self) -> EventLog:
+        """Lane 0's events, and what was measured of all lanes."""
+        return self._comparison.main.log
+
+    @property
+    def frames(self) -> FrameSource:
+        """Lane 0's tensors."""
+        return self._comparison.main.frames
+
+    @property
+    def lanes(self) -> tuple[LaneLog, ...]:
+        """The lanes after the first."""
+        comparison = self._comparison
+        return tuple(
+            LaneLog(
+                Run(session.log, comparison.header(index), session.frames),
+                lambda session=session: session.num_settled,  # type: ignore[misc]
+            )
+            for index, session in enumerate(comparison.sessions)
+            if index
+        )
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return self._comparison.has_work
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of lane 0 that have run."""
+        return self._comparison.main.engine.num_steps
+
+    def header(self) -> dict[str, Any]:
+        """The header of the run, lanes and all."""
+        from kvviz.model.lanes import choices
+
+        return {**self._comparison.header(), "lane_choices": choices()}
+
+    def add_prompt(
+        self,
+        prompt: str,
+        *,
+        template: bool | None = None,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        salt: str | None = None,
+        continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
+        needle: bool = False,
+    ) -> int:
+        """Give a prompt to all lanes."""
+        if num_samples > 1:
+            raise RequestError(
+                f"A comparison writes one text, but {num_samples} samples were asked for; leave them out.", code="lanes"
+            )
+        return self._comparison.add_prompt(
+            prompt,
+            needle=needle,
+            template=template,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            salt=salt,
+            continues=continues,
+            priority=priority,
+        )
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        """Refuse: the lanes read one text."""
+        raise RequestError(
+            "A comparison reads one text in all lanes, so nothing can branch off it; begin an ordinary log for that.",
+            code="lanes",
+        )
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        """The one request that runs needs none, but it may have one."""
+        self._comparison.main.engine.reprioritise(request_id, priority)
+
+    def step(self) -> bool:
+        """One step of lane 0, and the others up to where it stands."""
+        return self._comparison.step()
+
+    def cancel(self, request_id: int) -> None:
+        """End a request in all lanes."""
+        self._comparison.cancel(request_id)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix, in all lanes."""
+        answers = [session.engine.reset_prefix_cache() for session in self._comparison.sessions]
+        return all(answers)
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """What has happened up to now in all lanes, as something that writes itself to a file."""
+        from kvviz.recording import write_recording
+
+        parts = comparison_parts(self._comparison)
+        return lambda path: write_recording(path, *parts[0], lanes=parts[1:])
+
+    def close(self) -> None:
+        """Nothing holds on to the pools once the comparison is let go."""
+
+
+def comparison_parts(comparison: Comparison) -> list[LogParts]:
+    """Header, lines and frames of each lane, for a recording. Raises `RequestError` when a log is not whole."""
+    parts: list[LogParts] = []
+    for index, session in enumerate(comparison.sessions):
+        log = session.log
+        if log.first_seq:
+            raise RequestError(
+                f"The first {log.first_seq:,} records of this log have been folded away, so it cannot be saved whole; "
+                "begin a new log and save it earlier.",
+                code="folded",
+            )
+        lines = log.encoded(-1, log.head_seq + 1)
+        title = _title(lines) or session.observed.name
+        parts.append(({**comparison.header(index), "title": title}, lines, list(session.recorded_frames())))
+    return parts
 
 
 def _title(lines: list[bytes]) -> str:

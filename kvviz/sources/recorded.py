@@ -13,6 +13,7 @@ import orjson
 from kvviz.errors import KvvizError, RequestError
 from kvviz.recording import Recording
 from kvviz.sources.commands import EngineCommand
+from kvviz.sources.lane import LaneLog
 from kvviz.sources.library import Summary
 from kvviz.sources.source import PlayState, Run
 
@@ -63,6 +64,7 @@ class RecordedSource:
         self.path = path
         self._recording = Recording.open(path)
         self.run = Run(RecordedLog(self._recording.lines), self._recording.header, self._recording)
+        self.lanes = tuple(LaneLog(Run(RecordedLog(lane.lines), lane.header, lane)) for lane in self._recording.lanes)
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvviz-recording")
 
     @property

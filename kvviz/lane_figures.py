@@ -1,0 +1,47 @@
+"""The figures of a comparison, from its `lane_measured` events alone; `static/js/lane-figures.js` makes the same."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def lane_figures(header: Mapping[str, Any], records: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """For each lane of a header what was measured for the latest request, see docs/compare.md.
+
+    `records`: `[seq, t_us, event]` with the event as JSON. A lane that measured nothing has None for every figure.
+    """
+    events = [event for _, _, event in records if event["type"] in ("lane_measured", "needle_sought")]
+    latest = max((event["request_id"] for event in events), default=None)
+    found = []
+    for lane in header["lanes"]:
+        of_lane = [e for e in events if e["lane"] == lane["index"] and e["request_id"] == latest]
+        measured = [event for event in of_lane if event["type"] == "lane_measured"]
+        needle = next((event for event in of_lane if event["type"] == "needle_sought"), None)
+        about = {name: lane[name] for name in ("name", "title", "family", "exact", "bytes_per_token")}
+        found.append({**about, **_figures(measured), "needle_found": needle["found"] if needle else None})
+    return found
+
+
+def _figures(measured: list[dict[str, Any]]) -> dict[str, Any]:
+    last = measured[-1] if measured else {}
+    later_us = [event["step_us"] for event in measured[1:]]
+    return {
+        "num_tokens": len(measured),
+        "kv_projections": last.get("num_projections"),
+        "ms_per_token": statistics.median(later_us) / 1_000 if later_us else None,
+        "first_token_ms": measured[0]["step_us"] / 1_000 if measured else None,
+        "num_hit_tokens": last.get("num_hit_tokens"),
+        "mean_kl": statistics.fmean(event["kl"] for event in measured) if measured else None,
+        "top1_agreement": statistics.fmean(event["agrees"] for event in measured) if measured else None,
+        "first_divergence": next((index for index, event in enumerate(measured) if not event["agrees"]), None),
+        "max_abs_logit_diff": max((event["max_abs_diff"] for event in measured), default=None),
+        "perplexity": math.exp(statistics.fmean(event["nll"] for event in measured)) if measured else None,
+        "held_bytes": last.get("held_bytes"),
+        "read_bytes": last.get("read_bytes"),
+        "copied_bytes": last.get("copied_bytes"),
+        "kept_share": last.get("kept_share"),
+        "text": "".join((event["free_piece"] or {"text": ""})["text"] for event in measured),
+    }
