@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import DynamicCache, PreTrainedModel
 
+from kvviz.bench_lanes import LanesResult, measure_lanes
 from kvviz.bench_page import PageResult, measure_page
 from kvviz.config import EngineConfig
 from kvviz.engine.blocks import BlockPool
@@ -321,23 +322,27 @@ def main(*, as_json: bool = False, model: str | None = None, memory: bool = Fals
         decode.append(measure_decode(loaded.model, observed, context))
     console.print("many requests at once …")
     serving = measure_serving(observed)
+    console.print("lanes side by side …")
+    lanes = measure_lanes(observed)
     grown = measure_memory(observed, console.print) if memory else None
     shown = measure_page() if page else []
     if as_json:
         result: dict[str, Any] = {"model": loaded.name, "threads": torch.get_num_threads()}
         result["decode"] = [asdict(item) for item in decode]
         result["serving"] = asdict(serving)
+        result["lanes"] = asdict(lanes)
         result["memory"] = {**asdict(grown), "growth": grown.growth} if grown else None
         result["page"] = [asdict(item) for item in shown]
         print(json.dumps(result, indent=2))
         return
-    _print(loaded.name, decode, serving, grown, shown)
+    _print(loaded.name, decode, serving, lanes, grown, shown)
 
 
 def _print(
     name: str,
     decode: Sequence[DecodeResult],
     serving: ServingResult,
+    lanes: LanesResult,
     grown: MemoryResult | None,
     shown: Sequence[PageResult],
 ) -> None:
@@ -364,6 +369,11 @@ def _print(
         f"first token after a hit of 512 tokens ÷ after a miss: {hit.median:.3f} ({hit.low:.3f}–{hit.high:.3f})\n"
         f"scheduler and pool with 16 requests: {serving.scheduler_share:.1%} of a step; the pool alone: "
         f"{serving.pool_ops_per_s:,.0f} operations per second"
+    )
+    bits = ", ".join(f"{name} {ratio:.2f}" for name, ratio in lanes.decode.items())
+    console.print(
+        f"two lanes ÷ one at {lanes.context} tokens: {lanes.two_lanes:.2f}\n"
+        f"speed of a decode from fewer bits ÷ from fp32: {bits}"
     )
     if grown:
         console.print(

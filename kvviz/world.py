@@ -235,6 +235,7 @@ class World:
         request.table = table
         request.num_computed = event["num_computed"]
         request.window_start = event["window_start"]
+        request.forgotten = [[list(gone) for gone in heads] for heads in parent.forgotten]
 
     def _on_request_reprioritised(self, event: dict[str, Any]) -> None:
         self.requests[event["request_id"]].priority = event["priority"]
@@ -413,7 +414,14 @@ class World:
         code = event["reason"]["code"]
         if code == "window":
             request.window_start = event["reason"]["window_start"]
-        elif code != "forgotten":
+        elif code == "forgotten":
+            for index in event["logical_indices"]:
+                block = set(range(index * self.block_size, (index + 1) * self.block_size))
+                self._expect(
+                    all(block <= set(gone) for layer in request.forgotten for gone in layer),
+                    f"the block at {index} is released, but something in it was not forgotten",
+                )
+        else:
             request.table = []
         if code == "no_cache":
             request.num_computed = 0

@@ -107,6 +107,9 @@ class StubRunner:
         samples = [self._sample(segment) if segment.sampling else None for segment in segments]
         return StepResult(samples=samples, layers=LAYERS, layer_us=(1, 2), read_us=(1, 2), forward_us=3)
 
+    def fork(self, parent_id: int, request_id: int) -> None:
+        pass
+
     def forget(self, request_id: int) -> None:
         pass
 

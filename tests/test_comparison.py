@@ -32,9 +32,7 @@ class Run:
         try:
             config = EngineConfig(**{"block_size": 4, "num_blocks": 64, "prefill_chunk": 8, **settings})
             self.comparison = Comparison(self.observed, None, config, parse_lanes(specs))
-            for run in self.comparison._runs:
-                request_id = run.session.engine.add_request(ids, max_new_tokens=NUM_NEW)
-                run.follow(0, request_id, None)
+            self.comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
             self.comparison.run()
         finally:
             self.observed.close()
@@ -295,15 +293,50 @@ def test_a_second_prompt_hits_where_there_is_a_prefix_cache() -> None:
     try:
         config = EngineConfig(block_size=4, num_blocks=64, prefill_chunk=8)
         comparison = Comparison(observed, None, config, parse_lanes(["no-prefix"]))
-        for reference_id in range(2):
-            for run in comparison._runs:
-                run.follow(reference_id, run.session.engine.add_request(prompt_ids(21), max_new_tokens=3), None)
+        for _ in range(2):
+            comparison.add_tokens(prompt_ids(21), max_new_tokens=3)
             comparison.run()
         figures = lane_figures(comparison.header(), comparison.main.log.records())
     finally:
         observed.close()
     assert [lane["num_hit_tokens"] for lane in figures] == [20, 0]
     assert [lane["kv_projections"] for lane in figures] == [3, 23]
+
+
+def broken_by(run: Run, lane: int, kind: str, change: Callable[[dict[str, Any]], object] | None) -> list[bool]:
+    """For each event of a kind in a lane's log: whether the world breaks when it is changed, or left out (None)."""
+    session = run.comparison.sessions[lane]
+    records = [list(record) for record in session.log.records()]
+    found = []
+    for index, record in enumerate(records):
+        if record[2]["type"] != kind:
+            continue
+        altered = copy.deepcopy(records)
+        if change is None:
+            del altered[index]
+            altered = [[seq, *rest] for seq, (_, *rest) in enumerate(altered)]
+        else:
+            change(altered[index][2])
+        world = World(session.config.num_blocks, session.config.block_size)
+        for other in altered:
+            world.apply(other)
+        found.append(world.broken is not None)
+    return found
+
+
+def test_an_altered_event_of_a_lane_breaks_the_world() -> None:
+    run = Run(small_model("llama"), ["sinks=8,start=2"], prompt_ids(PROMPT_LENGTH))
+
+    def further(event: dict[str, Any]) -> None:
+        event["dropped"] = [[[position + 1_000 for position in event["dropped"][0][0]]]]
+
+    assert all(broken_by(run, 1, "kv_forgotten", further))
+    assert all(broken_by(run, 1, "kv_forgotten", lambda event: event.update(request_id=99)))
+    assert any(broken_by(run, 1, "kv_forgotten", None))
+    for field in ("position", "token_id", "request_id"):
+        change = lambda event, field=field: event.update({field: event[field] + 1})  # noqa: E731
+        assert all(broken_by(run, 0, "lane_measured", change))
+    assert all(broken_by(run, 0, "lane_errors_measured", lambda event: event.update(request_id=99)))
 
 
 @pytest.mark.parametrize(
@@ -341,8 +374,7 @@ def test_one_prompt_at_a_time() -> None:
     observed = ObservedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
         comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["mha"]))
-        for run in comparison._runs:
-            run.follow(0, run.session.engine.add_request([5, 6], max_new_tokens=3), None)
+        comparison.add_tokens([5, 6], max_new_tokens=3)
         with pytest.raises(RequestError, match="one prompt at a time"):
             comparison.add_prompt("more")
         comparison.cancel(0)

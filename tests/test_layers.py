@@ -16,9 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
-    "events": ("errors", "plain", "version", "limits", "config", "digest", "events"),
+    "events": ("errors", "plain", "version", "limits", "config", "digest", "events", "memory"),
     "engine": ("engine", "world", "log", "ledger", "frames", "recording"),
-    "model": ("model", "scenarios"),
+    "model": ("model", "scenarios", "experiments"),
     "sources": ("sources",),
     "sessions": ("session", "sessions"),
     "server": ("assets", "web", "server"),

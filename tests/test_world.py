@@ -198,6 +198,8 @@ LOAD_CHANGES: dict[str, list[Callable[[dict[str, Any]], None]]] = {
 }
 #: Types of which no field changes the state of the cache; they say why and how long.
 EXPLANATIONS = {"prefix_looked_up", "miss_measured"}
+#: Types of comparisons and experiments, altered in tests/test_comparison.py.
+OF_LANES = {"kv_forgotten", "lane_measured", "lane_errors_measured", "needle_sought", "probe_timed"}
 
 
 def altered(records: list[Record], change: Callable[[dict[str, Any]], None], kind: str) -> Iterator[tuple[int, Record]]:
@@ -228,7 +230,7 @@ def is_undone(records: list[Record], index: int, change: Callable[[dict[str, Any
 
 
 def test_every_type_is_altered_or_an_explanation() -> None:
-    assert {tag_of(event) for event in EVENT_TYPES} == {*CHANGES, *LOAD_CHANGES, *EXPLANATIONS}
+    assert {tag_of(event) for event in EVENT_TYPES} == {*CHANGES, *LOAD_CHANGES, *EXPLANATIONS, *OF_LANES}
 
 
 @pytest.mark.parametrize("window", WINDOWS)

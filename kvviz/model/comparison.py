@@ -255,6 +255,13 @@ class Comparison:
             run.follow(reference_id, request_id, word)
         return reference_id
 
+    def add_tokens(self, token_ids: Sequence[int], *, max_new_tokens: int) -> int:
+        """Give token ids to every lane; the reference's request id."""
+        added = [run.session.engine.add_request(token_ids, max_new_tokens=max_new_tokens) for run in self._runs]
+        for run, request_id in zip(self._runs, added, strict=True):
+            run.follow(added[0], request_id, None)
+        return added[0]
+
     def cancel(self, request_id: int) -> None:
         """End a request in all lanes."""
         self.main.engine.cancel(request_id)

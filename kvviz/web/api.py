@@ -19,6 +19,7 @@ from kvviz.frames import FrameSource
 from kvviz.session import Session
 from kvviz.sessions import Sessions
 from kvviz.sources.commands import MAX_COLUMNS, MAX_ID
+from kvviz.web.memory_api import add_memory_routes
 from kvviz.web.replies import NO_STORE, json_response
 
 #: A whole number in the query, and one in the path.
@@ -34,6 +35,7 @@ def api_routes(sessions: Sessions) -> APIRouter:
     _add_recordings(router, sessions)
     _add_records(router, sessions)
     _add_frames(router, sessions)
+    add_memory_routes(router, sessions)
 
     @_reads(router, "/status")
     async def status() -> Response:

@@ -4,6 +4,7 @@
  */
 import { blocksCaption, rareCaption } from './caption-blocks.js';
 import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './caption-parts.js';
+import { forcedCaption, forgottenCaption, lanesCaption, sinceLaneCaption } from './caption-lanes.js';
 import { blockedCaption, forkCaption, waitingForkCaption } from './caption-serving.js';
 import { layerAt, phasesOf } from './phases.js';
 import { strings } from './strings.js';
@@ -30,7 +31,8 @@ export function captionOf(scene, log, moving) {
   if (progress < phases.blocks[1]) return blocksCaption(scene, step) ?? workCaption(scene, step, log.header, moving);
   if (progress < phases.layers[1]) return workCaption(scene, step, log.header, moving);
   if (progress < phases.sample[1]) return sampleCaption(scene, step) ?? workCaption(scene, step, log.header, moving);
-  return endCaption(scene, step) ?? sampleCaption(scene, step) ?? workCaption(scene, step, log.header, true);
+  const told = endCaption(scene, step) ?? sampleCaption(scene, step) ?? workCaption(scene, step, log.header, true);
+  return join(told, lanesCaption(scene.after, log, step.step));
 }
 
 /** @param {Scene} scene @param {StepInfo} step @param {Header|null} header @param {boolean} moving @returns {Caption} */
@@ -104,6 +106,7 @@ function sampleCaption(scene, step) {
   const request = scene.after.requests.get(sampled.request_id);
   const probability = sampled.candidates.find((candidate) => candidate.token_id === sampled.token_id)?.probability;
   const ends = step.finished.some((event) => event.request_id === sampled.request_id);
+  if (sampled.reason.code === 'forced') return forcedCaption(scene.after, sampled);
   const text = ends ? texts.sampled.last : texts.sampled[sampled.reason.code];
   return caption('sampled', text, { token: token(request, sampled.position), percent: probability === undefined ? '?' : percent(probability) });
 }
@@ -128,11 +131,12 @@ function endCaption(scene, step) {
   if (fork && step.finished.length === 0) return forkCaption(scene.after, fork);
   const windowed = step.released.find((event) => event.reason.code === 'window');
   if (step.finished.length === 0) {
-    if (!windowed) return null;
+    const forgotten = forgottenCaption(scene.after, step);
+    if (!windowed) return forgotten;
     return caption('window', texts.window, { blocks: blockList(windowed.block_ids), start: windowed.reason.window_start ?? 0 });
   }
   const [finished] = step.finished;
-  const release = step.released.find((event) => event.request_id === finished.request_id && event.reason.code !== 'window');
+  const release = step.releasedLast.find((event) => event.request_id === finished.request_id && event.reason.code !== 'window' && event.reason.code !== 'forgotten');
   return join(finishCaption(scene, finished), release ? releaseCaption(release) : null);
 }
 
@@ -170,6 +174,11 @@ function settled(scene, log) {
   const since = sinceCaption(scene, log, step ? step.lastSeq + 1 : log.firstSeq);
   if (since) return since;
   if (!step) return caption('nothing', texts.nothing);
+  return join(leftCaption(scene, step, log), lanesCaption(scene.after, log, step.step));
+}
+
+/** What a finished step left. @param {Scene} scene @param {StepInfo} step @param {Log} log @returns {Caption} */
+function leftCaption(scene, step, log) {
   const work = workCaption({ ...scene, step, progress: 0 }, step, log.header, true);
   const done = endCaption(scene, step) ?? (step.chunks.length > 1 ? null : sampleCaption(scene, step));
   const rare = rareCaption(scene, step);
@@ -186,6 +195,8 @@ function sinceCaption(scene, log, from) {
         request: letter(scene.after.requests.get(event.request_id)), count: event.num_tokens,
         hit: duration(event.hit_first_token_us / 1000), miss: duration(event.first_token_us / 1000),
       });
+      case 'needle_sought':
+      case 'probe_timed': return sinceLaneCaption(scene.after, log, event);
       case 'prefix_cache_reset': return caption('reset', texts.reset, { n: event.block_ids.length });
       case 'request_forked': return forkCaption(scene.after, event);
       case 'request_reprioritised': return caption('reprioritised', serving.reprioritised, { request: letter(scene.after.requests.get(event.request_id)), priority: event.priority });

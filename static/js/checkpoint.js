@@ -42,8 +42,14 @@ function requestFrom(data) {
     table: data.table.slice(), lastTable: data.state === 'finished' ? data.last_table.slice() : null,
     maxNewTokens: data.max_new_tokens, sampling: data.sampling, finish: data.finish, tokenHash: data.token_hash,
     priority: data.priority ?? 0, fork: data.fork ?? null, numPreemptions: data.num_preemptions ?? 0,
-    candidates: new Map(),
+    ...forgottenFrom(data.forgotten ?? []), candidates: new Map(),
   };
+}
+
+/** @param {number[][][]} lists @returns {Pick<Request, 'forgotten'|'numDropped'>} */
+function forgottenFrom(lists) {
+  const forgotten = lists.map((heads) => heads.map((positions) => new Map(positions.map((position) => [position, -1]))));
+  return { forgotten, numDropped: forgotten.flat().reduce((sum, gone) => sum + gone.size, 0) };
 }
 
 /** @param {World} world @returns {object} */
@@ -56,7 +62,7 @@ export function toCheckpoint(world) {
   return {
     seq: world.seq, step: world.currentStep, block_size: world.blockSize, num_blocks: world.numBlocks,
     ref_count: Array.from(world.refCount), hash: world.hash.slice(), free_since: Array.from(world.freeSince),
-    free: world.free.slice(), slots, host: hostTo(world), requests: [...world.requests.values()].map(requestTo),
+    free: world.free.slice(), slots, host: hostTo(world), requests: [...world.requests.values()].map((request) => requestTo(request, world.seq)),
     num_finished: world.numFinished, finished_hash: world.finishedHash, num_unknown: world.numUnknown,
     check: world.check, broken: world.broken,
   };
@@ -71,8 +77,8 @@ function hostTo(world) {
   });
 }
 
-/** @param {Request} request */
-function requestTo(request) {
+/** @param {Request} request @param {number} seq */
+function requestTo(request, seq) {
   return {
     id: request.id, prompt: request.prompt, template: request.template, salt: request.salt, continues: request.continues,
     tokens: request.tokens, pieces: request.pieces, prompt_length: request.promptLength,
@@ -80,5 +86,6 @@ function requestTo(request) {
     num_computed: request.numComputed, num_written: request.numWritten, num_hit_tokens: request.numHitTokens, window_start: request.windowStart,
     table: request.table, last_table: request.lastTable ?? [], finish: request.finish, token_hash: request.tokenHash,
     priority: request.priority, fork: request.fork, num_preemptions: request.numPreemptions,
+    forgotten: request.forgotten.map((heads) => heads.map((gone) => [...gone].filter(([, since]) => since <= seq).map(([position]) => position))),
   };
 }

@@ -2,7 +2,7 @@
 import { h } from './dom.js';
 import { isAhead } from './phases.js';
 import { headsPicture } from './heads-picture.js';
-import { blockState, conversation, entryBytes, filledSlots, missOf, ownersOf, placeOf, tableOf } from './selectors.js';
+import { blockState, conversation, entryBytes, filledSlots, goneHeads, missOf, ownersOf, placeOf, tableOf } from './selectors.js';
 import { bytes, clip, count, duration, fill, percent, quoted } from './text.js';
 import { tokenText } from './token.js';
 import { vectorsOf } from './vectors.js';
@@ -53,7 +53,9 @@ function entry(id, position, index, look) {
   const place = placeOf(world, item, position);
   /** @type {[string, Child|Child[]][]} */
   const rows = [[fill(inspector.position, { position }), place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone]];
-  const stored = (place?.stored ?? false) && !isAhead(scene.step, scene.progress, id, position, index);
+  const gone = item.state === 'finished' ? { gone: 0, of: 0 } : goneHeads(world, item, index, position);
+  const isGone = gone.gone > 0 && gone.gone === gone.of;
+  const stored = !isGone && (place?.stored ?? false) && !isAhead(scene.step, scene.progress, id, position, index);
   if (stored) {
     rows.push([inspector.storedHere, formula(size, header.model, inspector)]);
     rows.push([inspector.inLayers, `× ${header.model.num_layers} = ${count(size.total)} B`]);
@@ -61,9 +63,11 @@ function entry(id, position, index, look) {
     if (share !== null) rows.push([inspector.attentionNow, percent(share)]);
     if (place) rows.push([inspector.writtenIn, fill(inspector.step, { step: ctx.log.stepOf(place.writeSeq) })]);
   }
+  if (gone.gone > 0 && !isGone) rows.push([inspector.keptIn, fill(inspector.keptInHeads, { n: gone.of - gone.gone, of: gone.of })]);
   rows.push([inspector.token, String(item.tokens[position])]);
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
-  if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
+  if (isGone) parts.push(h('p', { class: 'details-note' }, fill(place ? inspector.forgotten : inspector.forgottenBlock, { layer: index })));
+  else if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
   else parts.push(...vectorsOf(item, position, index, world, ctx));
   if (header.model.layers[index]?.cache === 'kv') parts.push(headsPicture(header.model, ctx.ui.head));
   parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));

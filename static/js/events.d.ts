@@ -144,9 +144,11 @@ export interface Candidate {
 
 /**
  * How the token was chosen, and among how many tokens were left after top-k and top-p.
+ *
+ * `forced`: it is the token of the text that is being compared; the first candidate is the model's own choice.
  */
 export interface SampleReason {
-  code: "greedy" | "sampled";
+  code: "greedy" | "sampled" | "forced";
   num_considered: number;
 }
 
@@ -160,10 +162,11 @@ export interface FinishReason {
 
 /**
  * Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped`
- * out, or its `window` moved on.
+ * out, or its `window` moved on; no layer and head keeps an entry of these blocks any more (`forgotten`); or the step
+ * is over and this engine keeps nothing between two (`no_cache`).
  */
 export interface ReleaseReason {
-  code: "finished" | "cancelled" | "failed" | "preempted" | "swapped" | "window";
+  code: "finished" | "cancelled" | "failed" | "preempted" | "swapped" | "window" | "forgotten" | "no_cache";
   window_start: number | null;
 }
 
@@ -420,6 +423,19 @@ export interface KvWritten {
 }
 
 /**
+ * A policy dropped entries of a request after they were read: nobody reads them again, though their block may stay.
+ *
+ * `dropped[layer][head]`: positions. One list of heads stands for all layers when they drop the same, and one list of
+ * positions for all KV heads of a layer. Blocks in which nothing is kept are released by the event that follows.
+ */
+export interface KvForgotten {
+  type: "kv_forgotten";
+  request_id: number;
+  policy: string;
+  dropped: number[][][];
+}
+
+/**
  * A token was chosen for `position`. Its K and V do not exist yet: the step that computes it writes them.
  */
 export interface TokenSampled {
@@ -488,6 +504,88 @@ export interface MissMeasured {
 }
 
 /**
+ * What one lane of a comparison did for one token of the text that lane 0, the reference, writes.
+ *
+ * The lane is teacher-forced: at `position` it has read the same tokens as the reference. There `own_token_id` is its
+ * most probable token and `token_id` the one that was taken; `agrees`: they are the same. `kl` is Σ p ln(p / q) in
+ * nats, p the reference's probabilities and q the lane's; `nll` is -ln q(`token_id`); `max_abs_diff` the largest
+ * difference of two logits. `free_token_id` is what stands at `position` when the lane writes by itself, None once
+ * that text has ended.
+ *
+ * `num_projections`: tokens whose K and V were computed for this request so far. `held_bytes`: the blocks that it
+ * holds, with scales and the full-precision part; `read_bytes`: the entries that its last query read, as they are
+ * stored; `copied_bytes`: moved so far because the cache grew. `kept_share`: entries not forgotten, over all layers
+ * and heads. `step_us`: the forward passes since the token before, the prompt's for the first.
+ */
+export interface LaneMeasured {
+  type: "lane_measured";
+  lane: number;
+  request_id: number;
+  position: number;
+  token_id: number;
+  own_token_id: number;
+  own_piece: Piece;
+  agrees: boolean;
+  kl: number;
+  nll: number;
+  max_abs_diff: number;
+  free_token_id: number | null;
+  free_piece: Piece | null;
+  num_projections: number;
+  num_hit_tokens: number;
+  held_bytes: number;
+  read_bytes: number;
+  copied_bytes: number;
+  kept_share: number;
+  step_us: number;
+}
+
+/**
+ * How far a lane's K and V, as attention reads them, are from the reference's, after `num_tokens` tokens.
+ *
+ * ‖lane - reference‖ / ‖reference‖ over the entries that both still hold, [layer][KV head of the reference]; the
+ * difference is the codec's own and what the layers below made of it.
+ */
+export interface LaneErrorsMeasured {
+  type: "lane_errors_measured";
+  lane: number;
+  request_id: number;
+  num_tokens: number;
+  key_error: number[][];
+  value_error: number[][];
+}
+
+/**
+ * A lane's own answer to a prompt that hides a word has ended: whether the word is in it.
+ */
+export interface NeedleSought {
+  type: "needle_sought";
+  lane: number;
+  request_id: number;
+  word: string;
+  found: boolean;
+  answer: string;
+}
+
+/**
+ * An attacker guessed a prompt and saw one number: the time to its first token.
+ *
+ * `is_secret`: whether the guess is what the other tenant asked before, which the attacker does not know;
+ * `says_secret`: what the attacker concluded from the time alone, None while it learns from prompts of its own.
+ * `num_hit_tokens`: what the engine had cached of it, for the reader. `shared`: whether the tenants share prefixes.
+ */
+export interface ProbeTimed {
+  type: "probe_timed";
+  request_id: number;
+  probe: number;
+  shared: boolean;
+  is_secret: boolean;
+  says_secret: boolean | null;
+  first_token_us: number;
+  num_hit_tokens: number;
+}
+
+/**
  * The step ended. `digest` (16 hex digits) covers the state of the cache, see docs/events.md.
  *
  * `forward_us` is the module's forward pass, `step_us` the whole step.
@@ -520,11 +618,16 @@ export type Event =
   | BlocksSwappedIn
   | StepScheduled
   | KvWritten
+  | KvForgotten
   | TokenSampled
   | RequestFinished
   | BlocksReleased
   | PrefixCacheReset
   | MissMeasured
+  | LaneMeasured
+  | LaneErrorsMeasured
+  | NeedleSought
+  | ProbeTimed
   | StepFinished;
 
 export type EventType = Event['type'];

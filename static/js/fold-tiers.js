@@ -1,5 +1,6 @@
 /** The fold of what moves between blocks and tiers: forks, copies, preemption, swap, offload. */
 import { checkTable, contradiction, expect, isBlock, popHead, requestOf } from './fold.js';
+import { forgetAlike, forgetAll } from './fold-lanes.js';
 
 /** @typedef {import('./state.js').World} World */
 /** @typedef {import('./types.d.ts').HostBlock} HostBlock */
@@ -23,6 +24,7 @@ export const tierCases = {
     request.table = table;
     request.numComputed = event.num_computed;
     request.windowStart = event.window_start ?? 0;
+    forgetAlike(world, request, parent);
     return undefined;
   },
 
@@ -41,7 +43,7 @@ export const tierCases = {
     request.state = reason.code === 'swap' ? 'swapped' : 'preempted';
     request.numPreemptions++;
     if (request.state === 'preempted') {
-      request.numComputed = 0;
+      forgetAll(request);
       request.windowStart = 0;
     }
   },

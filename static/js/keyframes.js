@@ -6,6 +6,7 @@
 import { apply } from './reducer.js';
 import { World } from './state.js';
 import { fromCheckpoint } from './checkpoint.js';
+import { storedTokens } from './selectors.js';
 
 /** @typedef {import('./log.js').Log} Log */
 
@@ -44,6 +45,7 @@ export class Keyframes {
     this.usedBlocks = [];
     this.wrong = null;
     const world = checkpoint ? fromCheckpoint(checkpoint) : new World(header?.pool.num_blocks ?? 0, header?.pool.block_size ?? 1);
+    world.numLanes = header ? header.lanes?.length ?? 0 : null;
     world.seq = this.log.firstSeq - 1;
     const numSteps = (this.log.headSeq - this.log.firstSeq) / RECORDS_PER_STEP;
     this.spacing = Math.max(FIRST_SPACING, Math.ceil((numSteps * world.cloneBytes) / BUDGET_BYTES));
@@ -86,7 +88,7 @@ export class Keyframes {
     let stored = 0;
     for (const id of world.unfinished) {
       const request = world.requests.get(id);
-      if (request) stored += request.numComputed - Math.min(request.windowStart, request.numComputed);
+      if (request) stored += storedTokens(request);
     }
     const index = world.step - this.log.baseStep;
     this.storedTokens[index] = stored;

@@ -7,7 +7,7 @@ import { groupStep, kindOf } from './step-info.js';
 /** @typedef {import('./types.d.ts').Header} Header */
 /** @typedef {import('./types.d.ts').StepInfo} StepInfo */
 
-/** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'|'copy'|'preemption'|'fork'}} Mark */
+/** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'|'copy'|'preemption'|'fork'|'forgotten'|'differs'}} Mark */
 
 /** `firstTokenStep` is 0 until the first token was sampled; `runs` are the stretches of steps in which it was at work, first and
  * last of each. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number, runs: [number, number][]}} Span */
@@ -47,6 +47,8 @@ export class Log {
     this.spans = new Map();
     /** Measured misses by request. @type {Map<number, {seq: number, event: import('./events.d.ts').MissMeasured}>} */
     this.misses = new Map();
+    /** Request and lane of those that would have written another token. @type {Set<string>} */
+    this.differing = new Set();
     /** Has the host tier ever held anything? */
     this.usesHost = false;
     /** When the last step came, by this page's clock. */
@@ -74,6 +76,7 @@ export class Log {
     this.marks = [];
     this.spans.clear();
     this.misses.clear();
+    this.differing.clear();
     this.usesHost = (checkpoint?.host?.length ?? 0) > 0;
     this.gap = null;
     this.infos.clear();
@@ -151,9 +154,20 @@ export class Log {
       case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
       case 'request_finished': this.#mark('finish'); break;
       case 'prefix_cache_reset': if ((event.reason ?? 'reset') === 'reset') this.#mark('reset'); break;
-      case 'blocks_released': if (event.reason.code === 'window') this.#mark('window'); break;
+      case 'blocks_released':
+        if (event.reason.code === 'window' || event.reason.code === 'forgotten') this.#mark(event.reason.code);
+        break;
+      case 'lane_measured': if (!event.agrees) this.#differs(event); break;
       default: break;
     }
+  }
+
+  /** The first difference of each lane is an event of its own. @param {import('./events.d.ts').LaneMeasured} event */
+  #differs(event) {
+    const key = `${event.request_id}.${event.lane}`;
+    if (this.differing.has(key)) return;
+    this.differing.add(key);
+    this.#mark('differs');
   }
 
   /** @param {number} requestId */

@@ -4,11 +4,12 @@
 /** @typedef {import('./palette.js').Palette} Palette */
 
 /** From common to rare: the rarer one is drawn on top. @type {MarkKind[]} */
-const ORDER = ['hit', 'finish', 'window', 'reset', 'eviction', 'fork', 'copy', 'preemption'];
+const ORDER = ['hit', 'finish', 'window', 'forgotten', 'reset', 'eviction', 'fork', 'copy', 'preemption', 'differs'];
 
 /** @type {Record<MarkKind, string>} */
 const COLORS = {
   eviction: 'mark-eviction', window: 'mark-eviction', preemption: 'mark-preemption', hit: 'mark-hit', copy: 'mark-copy', fork: 'mark-copy', finish: 'mark-finish', reset: 'mark-finish',
+  forgotten: 'mark-eviction', differs: 'mark-copy',
 };
 
 /** @param {MarkKind} kind @returns {number} */
@@ -26,6 +27,8 @@ export function drawMark(g, palette, kind, x) {
     case 'preemption': return cross(g, palette, x);
     case 'copy': return twoSheets(g, palette, x);
     case 'fork': return branch(g, palette, x);
+    case 'forgotten': return hollow(g, palette, x);
+    case 'differs': return unequal(g, palette, x);
     default: g.rect(x - 3, 2, 6, 6);
   }
   g.fill();
@@ -81,6 +84,23 @@ function branch(g, palette, x) {
   g.moveTo(x, 5.5);
   g.lineTo(x + 4, 1);
   outlined(g, palette, 2);
+}
+
+/** An entry that is not there any more. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
+function hollow(g, palette, x) {
+  g.rect(x - 3, 2, 6, 6);
+  outlined(g, palette, 1.5);
+}
+
+/** Another token: the sign ≠. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
+function unequal(g, palette, x) {
+  g.moveTo(x - 5, 3.5);
+  g.lineTo(x + 5, 3.5);
+  g.moveTo(x - 5, 7.5);
+  g.lineTo(x + 5, 7.5);
+  g.moveTo(x + 3, 0.5);
+  g.lineTo(x - 3, 10.5);
+  outlined(g, palette, 1.8);
 }
 
 /** Stroke the path so that it stands out from marks below it. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} width */

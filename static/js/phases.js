@@ -30,7 +30,7 @@ export function phasesOf(step) {
   const work = step.kind === 'empty' ? 0 : step.kind === 'decode' ? DECODE_MS : PREFILL_MS;
   const sweep = work * 0.78;
   const drop = step.sampled.length > 0 ? work - sweep : work * 0.05;
-  const after = step.releasedLast.length > 0 || step.forked.length > 0 || step.finished.length > 0 ? RARE_MS : 0;
+  const after = step.releasedLast.length > 0 || step.forked.length > 0 || step.finished.length > 0 ? RARE_MS : step.forgotten.length > 0 ? CALM_MS : 0;
   const duration = Math.max(before + sweep + drop + after, CALM_MS);
   const a = before / duration;
   const b = (before + sweep) / duration;

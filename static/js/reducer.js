@@ -4,6 +4,7 @@
  */
 import { digest, extendTokenHash, TOKEN_HASH_START } from './digest.js';
 import { checkHead, checkTable, contradiction, isBlock, leaveQueue, popHead, putInTable, requestOf } from './fold.js';
+import { forgetAll, laneCases } from './fold-lanes.js';
 import { tierCases } from './fold-tiers.js';
 import { letterOf } from './state.js';
 
@@ -18,6 +19,7 @@ export const MAX_FINISHED_REQUESTS = 256;
 /** @type {Cases} */
 const cases = {
   ...tierCases,
+  ...laneCases,
 
   request_added(world, event) {
     const id = event.request_id;
@@ -32,7 +34,7 @@ const cases = {
       salt: event.salt ?? null, continues: event.continues ?? null, tokens: event.token_ids.slice(),
       pieces: event.pieces.slice(), promptLength: event.num_prompt_tokens || event.token_ids.length, numComputed: 0, numWritten: 0, numHitTokens: 0,
       windowStart: 0, table: [], lastTable: null, maxNewTokens: event.max_new_tokens, sampling: event.sampling,
-      finish: null, tokenHash, priority: event.priority ?? 0, fork: event.fork ?? null, numPreemptions: 0, candidates: new Map(),
+      finish: null, tokenHash, priority: event.priority ?? 0, fork: event.fork ?? null, numPreemptions: 0, forgotten: [], numDropped: 0, candidates: new Map(),
     });
     world.owned.add(id);
     world.unfinished.push(id);
@@ -191,8 +193,10 @@ const cases = {
       if (place > world.free.length) contradiction(world, `block ${block} entered the free queue at place ${place} of ${world.free.length}`);
       world.free.splice(place, 0, block);
     });
-    if (event.reason.code !== 'window') request.table = [];
-    else if (event.reason.window_start !== null) request.windowStart = event.reason.window_start;
+    const { code, window_start: windowStart } = event.reason;
+    if (code === 'window') request.windowStart = windowStart ?? request.windowStart;
+    else if (code !== 'forgotten') request.table = [];
+    if (code === 'no_cache') forgetAll(request);
   },
 
   prefix_cache_reset(world, event) {
@@ -237,6 +241,7 @@ function forgetOldest(world) {
     if (surplus <= 0) return;
     if (request.state !== 'finished') continue;
     world.requests.delete(id);
+    world.lanes.delete(id);
     world.owned.delete(id);
     surplus--;
   }

@@ -99,7 +99,20 @@ export function poolCounts(world) {
 
 /** Entries that a request holds now: computed and not left behind by its windows. @param {Request} request @returns {number} */
 export function storedTokens(request) {
-  return request.state === 'finished' ? 0 : Math.max(request.numComputed - request.windowStart, 0);
+  return request.state === 'finished' ? 0 : Math.max(request.numComputed - request.windowStart - goneTokens(request), 0);
+}
+
+/** Tokens that a policy has forgotten; one that is gone in some layers or heads only counts for that part. @param {Request} request @returns {number} */
+export function goneTokens(request) {
+  const lists = request.forgotten.reduce((sum, heads) => sum + heads.length, 0);
+  return lists === 0 ? 0 : request.numDropped / lists;
+}
+
+/** In how many of how many heads of a layer an entry is gone. @param {World} world @param {Request} request @param {number} layer @param {number} position
+ * @returns {{gone: number, of: number}} */
+export function goneHeads(world, request, layer, position) {
+  const heads = request.forgotten.length === 1 ? request.forgotten[0] : request.forgotten[layer] ?? [];
+  return { gone: heads.filter((since) => (since.get(position) ?? Infinity) <= world.seq).length, of: heads.length };
 }
 
 /** K/V computations of a request so far, with the cache and as if every step computed its whole prefix (which no

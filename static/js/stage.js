@@ -14,6 +14,7 @@ const LOADERS = {
   attention: () => import('./lenses/attention.js'),
   pages: () => import('./lenses/pages.js'),
   batch: () => import('./lenses/batch.js'),
+  compare: () => import('./lenses/compare.js'),
 };
 
 const MAX_FAILURES = 5;

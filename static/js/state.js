@@ -6,6 +6,8 @@ import { shortHashOf, TOKEN_HASH_START } from './digest.js';
 /** @typedef {import('./types.d.ts').Check} Check */
 /** @typedef {import('./types.d.ts').HostBlock} HostBlock */
 /** @typedef {import('./types.d.ts').Candidate} Candidate */
+/** @typedef {import('./types.d.ts').LaneRun} LaneRun */
+/** @typedef {import('./events.d.ts').ProbeTimed} ProbeTimed */
 
 const LETTERS = 26;
 
@@ -53,6 +55,12 @@ export class World {
     this.numFinished = 0;
     /** Over the token hashes of the finished requests, in the order in which they ended. */
     this.finishedHash = TOKEN_HASH_START;
+    /** Of a comparison, by request. Each is replaced, never changed. @type {Map<number, LaneRun>} */
+    this.lanes = new Map();
+    /** How many lanes the run has; null when that is not known. @type {number|null} */
+    this.numLanes = null;
+    /** Times that an attacker saw; replaced, never changed. @type {readonly ProbeTimed[]} */
+    this.probes = [];
     /** Digest of the last finished step. @type {Check|null} */
     this.check = null;
     /** First contradiction between an event and this world. @type {string|null} */
@@ -86,6 +94,9 @@ export class World {
     copy.unfinished = this.unfinished.slice();
     copy.numFinished = this.numFinished;
     copy.finishedHash = this.finishedHash;
+    copy.lanes = new Map(this.lanes);
+    copy.numLanes = this.numLanes;
+    copy.probes = this.probes;
     copy.check = this.check;
     copy.broken = this.broken;
     copy.numUnknown = this.numUnknown;

@@ -16,7 +16,7 @@ export function groupStep(log, k, firstSeq, lastSeq) {
   const info = {
     step: k, firstSeq, lastSeq, kind: 'empty', chunks: [], lookups: [], shared: [], evicted: [], allocated: [],
     cached: [], started: [], preempted: [], forked: [], copied: [], swappedOut: [], swappedIn: [], offloaded: [], fetched: [], hostEvicted: [],
-    blocked: null, budget: null, released: [], releasedFirst: [], releasedLast: [], written: [], writtenSeq: [], sampled: [], finished: [], end: null, events: [],
+    blocked: null, budget: null, released: [], releasedFirst: [], releasedLast: [], written: [], writtenSeq: [], forgotten: [], lanes: [], sampled: [], finished: [], end: null, events: [],
   };
   let scheduled = false;
   for (let seq = firstSeq; seq <= lastSeq; seq++) {
@@ -48,6 +48,8 @@ export function groupStep(log, k, firstSeq, lastSeq) {
       case 'block_fetched': info.fetched.push(event); break;
       case 'host_evicted': info.hostEvicted.push(event); break;
       case 'kv_written': info.written.push(event); info.writtenSeq.push(seq); break;
+      case 'kv_forgotten': info.forgotten.push(event); break;
+      case 'lane_measured': info.lanes.push(event); break;
       case 'token_sampled': info.sampled.push(event); break;
       case 'request_finished': info.finished.push(event); break;
       case 'step_finished': info.end = event; break;

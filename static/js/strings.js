@@ -3,16 +3,19 @@
  * the letters in their colours; `[word]` or `[words|term]` is explained by the glossary on first sight.
  */
 
+import { compareCaptions, compareGlossary, compareHint, compareLane, compareLens, compareTab } from './strings-compare.js';
+
 export const strings = {
   name: 'kvviz',
   pageTitle: 'kvviz: the KV cache of a real model, step by step',
 
-  lens: { cache: 'Cache', attention: 'Attention', pages: 'Pages', batch: 'Batch' },
+  lens: { cache: 'Cache', attention: 'Attention', pages: 'Pages', batch: 'Batch', compare: compareTab },
   lensHint: {
     cache: 'Every cached token in every layer',
     attention: 'Which query head reads which cached token',
     pages: 'Block tables, the physical pool and who is next to be reused',
     batch: 'Many requests over the steps of the engine, and how long each of them waits',
+    compare: compareHint,
   },
 
   topbar: {
@@ -68,6 +71,7 @@ export const strings = {
     follow: 'Follow the request at work',
     candidates: 'What else it might have been',
     candidatesGreedy: 'request {letter}, position {position}: the most probable token is taken',
+    candidatesForced: 'request {letter}, position {position}: the token of the text that is compared; the first one is the lane’s own choice',
     candidatesSampled: 'request {letter}, position {position}: drawn among {n} tokens',
     candidatesNone: 'The candidates of this token are not in this log.',
     promptToken: 'A prompt token: it was given, not chosen.',
@@ -106,6 +110,10 @@ export const strings = {
     inLayers: 'in all layers',
     notStored: 'Its K and V do not exist yet. They are written in the step that computes it.',
     released: 'Its block was given back.',
+    keptIn: 'kept in',
+    keptInHeads: '{n} of {of} heads',
+    forgotten: 'Forgotten in layer {layer}: the policy of this cache dropped it, and no later token reads it. Its slot stays taken until the whole block is given back.',
+    forgottenBlock: 'Forgotten: no layer and head keeps an entry of its block, which was given back.',
     attentionNow: 'attention it gets now',
     attentionOf: 'mean over {heads} query heads',
     token: 'token id',
@@ -334,6 +342,9 @@ export const strings = {
     and: ' and ',
   },
 
+  compareCaptions,
+  compareLane,
+
   /** What many requests do to each other. */
   servingCaptions: {
     preempted: {
@@ -499,6 +510,7 @@ export const strings = {
   },
 
   glossary: {
+    ...compareGlossary,
     prefill: 'Prefill: the first pass over the prompt. All its tokens are computed at once.',
     decode: 'Decode: one step for one new token, which reads all that is cached.',
     query: 'Query: what the newest token asks with. It is used in its own step and never stored.',
@@ -539,7 +551,7 @@ export const strings = {
     of: '{step} / {head}',
     nextMark: 'Next event',
     previousMark: 'Previous event',
-    marks: { eviction: 'eviction', hit: 'prefix hit', finish: 'request ended', reset: 'prefix cache emptied', window: 'left the window', copy: 'copy-on-write', preemption: 'preemption', fork: 'fork' },
+    marks: { eviction: 'eviction', hit: 'prefix hit', finish: 'request ended', reset: 'prefix cache emptied', window: 'left the window', copy: 'copy-on-write', preemption: 'preemption', fork: 'fork', forgotten: 'a block forgotten', differs: 'a lane would have written another token' },
     tick: { prefill: 'prefill', decode: 'decode', mixed: 'prefill and decode', empty: 'nothing computed' },
     tip: 'step {step}: {kind}',
   },
@@ -689,7 +701,7 @@ export const strings = {
       layersUp: 'layers ↑',
       layer: 'L{layer}',
       chip: {
-        block: 'block {block}', none: 'no block yet', released: 'given back', many: '{n} blocks',
+        block: 'block {block}', none: 'no block yet', released: 'given back', forgotten: 'forgotten', many: '{n} blocks',
         slots: ['slots {from}–{to}', '{from}–{to}'],
         cut: ['slots {from}–{to} of {size}', '{from}–{to} of {size}'],
         hit: ['hit: not computed', 'hit'],
@@ -727,7 +739,7 @@ export const strings = {
       sink: 'hide the sink',
       sinkHint: 'Leave token 0 out of the bars and scale the rest up',
       legend: {
-        state: { stored: 'stored', storedLatent: 'stored: latent C, rotary part R', fresh: 'just written', blank: 'not written', kept: 'cached, count 0', dead: 'out of the window' },
+        state: { stored: 'stored', storedLatent: 'stored: latent C, rotary part R', fresh: 'just written', blank: 'not written', kept: 'cached, count 0', dead: 'out of the window', gone: 'forgotten' },
         key: 'norm of K', value: 'norm of V', latent: 'norm of the latent', rotary: 'norm of the rotary part',
         attention: 'average share of a query', age: 'steps since written',
         partial: 'from {n} of {all} steps; the rest were not kept',
@@ -736,7 +748,7 @@ export const strings = {
       cursor: 'Cached token under the cursor',
       cursorValue: 'token {position} {token}, layer {layer}: {what}',
       what: { stored: 'block {block}, slot {slot}', storedAttention: 'block {block}, slot {slot}, gets {percent} of the attention', blank: 'not written yet',
-        absent: 'no block yet', kept: 'block {block}, still cached, count 0', gone: 'gone since step {step}', goneNow: 'gone', released: 'its block was given back', dead: 'stored, but out of the window of this layer' },
+        absent: 'no block yet', kept: 'block {block}, still cached, count 0', gone: 'gone since step {step}', goneNow: 'gone', released: 'its block was given back', forgotten: 'forgotten: no later token reads it; block {block}, slot {slot} stays taken', forgottenBlock: 'forgotten, and its block was given back', keptIn: 'kept in {n} of {of} heads', dead: 'stored, but out of the window of this layer' },
       table: { caption: 'Layer {layer}: what the query of token {position} {token} reads', token: 'token', share: 'attention', place: 'place' },
       empty: 'Nothing is cached yet.',
       emptyLong: 'Each prompt token will leave one K and one V here, in each of the {layers} layers.',
@@ -745,6 +757,7 @@ export const strings = {
         none: 'No request yet, so nothing is cached.',
         waiting: 'Request {letter}: {n} tokens wait, nothing of them is stored.',
         stored: 'Request {letter}: {n} tokens are stored in each of {layers} layers, in {blocks}.',
+        forgotten: 'Request {letter}: of {n} computed tokens {percent} of the entries are kept over {layers} layers, in {blocks}; the rest is forgotten.',
         over: 'Request {letter} has ended; {n} of its entries are still cached.',
         open: 'Open is layer {layer}. The largest attention: {list}.',
       },
@@ -886,6 +899,7 @@ export const strings = {
         describe: 'The host tier holds {swapped} blocks of swapped requests and {kept} cached prefixes.',
       },
     },
+    compare: compareLens,
     batch: {
       label: 'Batch: requests from top to bottom, engine steps from left to right',
       requests: 'Requests', request: 'Request {letter}: ', noPrompt: '{n} tokens', branch: 'branch of {letter} at token {position}',

@@ -167,6 +167,7 @@ export class Tape {
     const candidates = request.candidates.get(position);
     const sampled = this.ctx.log.sampleOf(request.id, position);
     const note = !candidates ? tape.candidatesNone
+      : sampled?.reason.code === 'forced' ? fill(tape.candidatesForced, { letter: request.letter, position })
       : sampled?.reason.code === 'sampled' ? fill(tape.candidatesSampled, { letter: request.letter, position, n: sampled.reason.num_considered }) : fill(tape.candidatesGreedy, { letter: request.letter, position });
     const most = Math.max(...(candidates ?? []).map((candidate) => candidate.probability), 1e-9);
     const { engineListens } = this.actions;

@@ -121,7 +121,7 @@ export class Timeline {
     const { step, progress, before, after } = this.scene();
     if (!step) return before;
     const { layers, release } = phasesOf(step);
-    const until = progress < layers[0] ? 'kv_written' : step.finished.length > 0 && progress < release[0] ? 'request_finished' : null;
+    const until = progress < layers[0] ? 'kv_written' : step.forgotten.length > 0 && step.chunks.length === 1 && progress < release[0] ? 'kv_forgotten' : step.finished.length > 0 && progress < release[0] ? 'request_finished' : null;
     if (until === null) return after;
     if (this.moment?.before === before && this.moment.until === until) return this.moment.world;
     const world = before.clone();

@@ -23,6 +23,7 @@ export class TopBar {
       on: { click: () => ctx.ui.set({ drawerOpen: !ctx.ui.drawerOpen }) },
     }, icon(PATHS.pen), h('span', { class: 'wide-only' }, topbar.prompt), h('span', { class: 'narrow-only' }, topbar.promptShort));
     this.model = h('span', { class: 'model-chip' });
+    this.lane = h('span', { class: 'lane-chip', hidden: true });
     this.offer = h('button', { type: 'button', class: 'offer', hidden: true, on: { click: goLive } }, topbar.goLive);
     this.stateWord = h('span', { class: 'state-word' });
     this.badgeSign = icon(PATHS.dash, 'icon badge-sign');
@@ -38,7 +39,7 @@ export class TopBar {
     root.append(
       h('h1', { class: 'brand' }, name),
       h('div', { class: 'tabs', role: 'tablist', 'aria-label': topbar.lenses, on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#tabKey(event) } }, this.tabs),
-      this.drawerButton, h('span', { class: 'spacer' }), this.model, this.offer, this.state, this.help,
+      this.drawerButton, h('span', { class: 'spacer' }), this.lane, this.model, this.offer, this.state, this.help,
     );
     this.badgeKey = '';
     this.proof = /** @type {{wrong: boolean, text: string[]}} */ ({ wrong: false, text: [] });
@@ -83,6 +84,7 @@ export class TopBar {
     this.header = header;
     this.modelLens = this.ctx.ui.lens;
     if (!header) return;
+    this.#lane(header);
     const { topbar } = this.ctx.strings;
     const { model, pool } = header;
     if (hasNoModel(header)) {
@@ -96,6 +98,16 @@ export class TopBar {
     const modelText = fill(topbar.model, { name: model.name.replace(/-Instruct$/, ''), dtype: shortDtype(model.dtype), layers: model.num_layers, heads });
     setText(this.model, this.modelLens === 'pages' || this.modelLens === 'batch' ? poolText : modelText);
     this.model.title = `${model.name} · ${modelText} · ${poolText}`;
+  }
+
+  /** In the session of one lane: which it is, and the way back. @param {import('./types.d.ts').Header} header */
+  #lane({ lane }) {
+    const { compareLane } = this.ctx.strings;
+    this.lane.hidden = !lane;
+    if (!lane) return;
+    this.lane.title = fill(compareLane.chipHint, { title: lane.title, about: lane.about });
+    replace(this.lane, h('strong', {}, fill(compareLane.chip, { index: lane.index, spec: lane.spec })), ' ',
+      h('a', { href: `?session=${encodeURIComponent(this.ctx.log.sessionId.replace(/\.\d+$/, ''))}&lens=compare` }, compareLane.back));
   }
 
   /** @param {Status|null} status @param {'connecting'|'open'|'lost'} connection */

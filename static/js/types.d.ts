@@ -1,8 +1,8 @@
 /** Shapes shared by the modules of the page. Event types come from events.d.ts, which is generated. */
 import type {
   BlockAllocated, BlockCached, BlockCopied, Blocked, BlockEvicted, BlockFetched, BlockOffloaded, BlockShared, BlocksReleased,
-  BlocksSwappedIn, BlocksSwappedOut, Candidate, Chunk, Event, EventRecord, FinishReason, ForkOrigin, HostEvicted, KvWritten, Piece,
-  PrefixLookedUp, RequestFinished, RequestForked, RequestPreempted, RequestStarted, SamplingParams, StepFinished, TokenSampled,
+  BlocksSwappedIn, BlocksSwappedOut, Candidate, Chunk, Event, EventRecord, FinishReason, ForkOrigin, HostEvicted, KvForgotten, KvWritten,
+  LaneErrorsMeasured, LaneMeasured, NeedleSought, Piece, PrefixLookedUp, RequestFinished, RequestForked, RequestPreempted, RequestStarted, SamplingParams, StepFinished, TokenSampled,
 } from './events.d.ts';
 import type { Frames } from './frames.js';
 import type { Log } from './log.js';
@@ -64,6 +64,59 @@ export interface Header {
   policies: { prefix_cache: boolean; eviction: string; offload?: boolean };
   scheduler: { prefill_chunk: number; max_running: number; token_budget?: number | null; chunked_prefill?: boolean; order?: string; preemption?: string };
   seed: number;
+  /** The lanes of a comparison, lane 0 the reference; left out in other runs. */
+  lanes?: LaneHeader[];
+  /** In the session of one lane: which it is, and the session of the comparison. */
+  lane?: LaneHeader;
+  /** What a live engine can compare. */
+  lane_choices?: LaneChoice[];
+}
+
+export type LaneFamily = 'heads' | 'latent' | 'bits' | 'forgetting' | 'allocation';
+
+/** One lane of a comparison, as the header tells it. */
+export interface LaneHeader {
+  index: number;
+  name: string;
+  spec: string;
+  title: string;
+  family: LaneFamily;
+  about: string;
+  /** Does it compute what the reference computes? */
+  exact: boolean;
+  options: Record<string, number>;
+  bytes_per_token: number;
+  kv_heads_note?: string | null;
+}
+
+export interface LaneOption {
+  name: string;
+  title: string;
+  default: number;
+  low: number;
+  high: number;
+}
+
+/** An entry of the menu of lanes. `value`: the option that `name=N` sets. */
+export interface LaneChoice {
+  name: string;
+  title: string;
+  family: LaneFamily;
+  about: string;
+  exact: boolean;
+  value: string | null;
+  options: LaneOption[];
+}
+
+/** What the lanes did for one request. Of `measured[lane]`, which all folds of a log share, the first `counts[lane]` belong to
+ * this world. */
+export interface LaneRun {
+  readonly requestId: number;
+  readonly measured: LaneMeasured[][];
+  readonly counts: readonly number[];
+  /** The latest by lane. */
+  readonly errors: readonly (LaneErrorsMeasured | null)[];
+  readonly needles: readonly (NeedleSought | null)[];
 }
 
 /** `preempted`: it lost its blocks and is computed again later; `swapped`: its entries lie in the host tier. */
@@ -107,6 +160,11 @@ export interface Request {
   priority: number;
   fork: ForkOrigin | null;
   numPreemptions: number;
+  /** By layer and KV head (one stands for all that are alike): the record since which a position is gone. Shared by all folds of
+   * one log: only records up to `seq` belong to this world. Empty while nothing was forgotten. */
+  forgotten: Map<number, number>[][];
+  /** Positions gone, over those lists. */
+  numDropped: number;
   /** By position. Shared by all folds of one log: only positions below `tokens.length` belong to this world. */
   candidates: Map<number, Candidate[]>;
 }
@@ -157,6 +215,9 @@ export interface StepInfo {
   written: KvWritten[];
   writtenSeq: number[];
   sampled: TokenSampled[];
+  forgotten: KvForgotten[];
+  /** What the lanes of a comparison did in it. */
+  lanes: LaneMeasured[];
   finished: RequestFinished[];
   end: StepFinished | null;
   events: Event[];
@@ -203,7 +264,7 @@ export type Selection =
   | { kind: 'head'; layer: number; head: number }
   | { kind: 'request'; request: number };
 
-export type LensName = 'cache' | 'attention' | 'pages' | 'batch';
+export type LensName = 'cache' | 'attention' | 'pages' | 'batch' | 'compare';
 export type CacheView = 'state' | 'magnitude' | 'attention' | 'age';
 export type ThemeChoice = 'dark' | 'light' | 'system';
 

@@ -27,8 +27,8 @@ export function chipsOf(picture, entries, edges, progress, history, selection) {
   const t = texts.cache.chip;
   return blockGroups(edges, entries.table, size).map(({ logical, block, x0, x1, from, to }) => {
     const first = entries.states[from] ?? ENTRY.ABSENT;
-    const state = chipState(first, entries.kept[logical], from < request.numHitTokens);
-    const title = state === 'none' ? t.none : state === 'released' ? t.released : fill(t.block, { block });
+    const state = block < 0 && first === ENTRY.FORGOTTEN ? 'released' : chipState(first, entries.kept[logical], from < request.numHitTokens);
+    const title = state === 'none' ? t.none : state === 'released' ? (first === ENTRY.FORGOTTEN ? t.forgotten : t.released) : fill(t.block, { block });
     return {
       x0, x1, state, title, notes: notesOf(picture, state, block, to - from, history), short: block >= 0 ? String(block) : '',
       ring: ringAt(picture, logical, block, progress), selected: selection?.kind === 'block' && selection.block === block && block >= 0,

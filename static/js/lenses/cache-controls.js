@@ -30,16 +30,16 @@ export class CacheControls {
     setAttribute(this.sink, 'aria-pressed', String(this.ui.hideSink));
   }
 
-  /** Swatches of the state view. @param {boolean} latent @param {boolean} windows @param {boolean} kept */
-  showStates(latent, windows, kept) {
-    const key = `state/${latent}/${windows}/${kept}`;
+  /** Swatches of the state view. @param {boolean} latent @param {boolean} windows @param {boolean} kept @param {boolean} gone */
+  showStates(latent, windows, kept, gone) {
+    const key = `state/${latent}/${windows}/${kept}/${gone}`;
     if (key === this.legendKey) return;
     this.legendKey = key;
     const t = texts.cache.legend.state;
     const swatch = (/** @type {string} */ kind, /** @type {string} */ text) => h('span', { class: 'lens-key' }, h('span', { class: `swatch swatch-${kind}` }), text);
     replace(this.legend,
       swatch(latent ? 'stored-latent' : 'stored', latent ? t.storedLatent : t.stored), swatch(latent ? 'fresh-latent' : 'fresh', t.fresh), swatch('blank', t.blank),
-      windows && swatch('dead', t.dead), kept && swatch('kept', t.kept));
+      windows && swatch('dead', t.dead), kept && swatch('kept', t.kept), gone && swatch('gone', t.gone));
   }
 
   /** Scales with real numbers. @param {readonly Scale[]} scales @param {string} note */

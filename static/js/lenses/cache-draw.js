@@ -2,6 +2,7 @@
 import { doubleOutline, hatch, roundRect, span } from '../canvas.js';
 import { ENTRY } from './entries.js';
 import { columnStates, drawRow } from './cell-paint.js';
+import { goneShare } from './gone.js';
 
 /** @typedef {import('../canvas.js').Bitmap} Bitmap */
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -78,9 +79,9 @@ function outlines(frame, edges) {
   const { context, palette, rows, layers } = frame;
   const before = columnStates(edges, frame.from);
   const after = columnStates(edges, frame.to);
-  const paths = { own: new Path2D(), next: new Path2D(), absent: new Path2D() };
+  const paths = { own: new Path2D(), next: new Path2D(), absent: new Path2D(), gone: new Path2D(), strike: new Path2D() };
   let total = 0;
-  for (let c = 0; c < edges.count; c += 1) if (before[c] < ENTRY.KEPT || after[c] < ENTRY.KEPT) total += rows.length;
+  for (let c = 0; c < edges.count; c += 1) if (before[c] < ENTRY.KEPT || after[c] < ENTRY.KEPT || frame.to.gone) total += rows.length;
   const each = edges.pitch >= 4 && total <= MAX_OUTLINES;
   for (const row of rows) {
     if (layers[row.layer]?.cache === 'none') continue;
@@ -88,6 +89,7 @@ function outlines(frame, edges) {
     const states = t >= 0.5 ? after : before;
     const entries = t >= 0.5 ? frame.to : frame.from;
     outlineRow(paths, row, edges, states, entries, each, frame.blockSize);
+    if (entries.gone) strikeRow(paths, row, edges, states, entries.gone, each);
   }
   context.lineWidth = palette.px('mark');
   context.strokeStyle = palette.css('blank', 0.42);
@@ -98,6 +100,11 @@ function outlines(frame, edges) {
   context.strokeStyle = palette.css('blank', 0.75);
   context.stroke(paths.absent);
   context.setLineDash([]);
+  context.strokeStyle = palette.css('blank');
+  context.stroke(paths.gone);
+  context.lineWidth = 1.4 * palette.px('mark');
+  context.strokeStyle = palette.css('line-strong');
+  context.stroke(paths.strike);
 }
 
 /**
@@ -109,7 +116,7 @@ function outlineRow(paths, row, edges, states, entries, each, blockSize) {
   const height = Math.max(1, Math.round(row.valueTop + row.valueHeight) - Math.round(row.keyTop) - 1);
   for (let c = 0; c < edges.count; c += 1) {
     const state = states[c];
-    if (state >= ENTRY.KEPT) continue;
+    if (state >= ENTRY.KEPT || state === ENTRY.FORGOTTEN) continue;
     const position = edges.from[c];
     if (state === ENTRY.ABSENT && position >= entries.numTokens) continue;
     const path = state === ENTRY.BLANK ? (position < entries.numTokens ? paths.next : paths.own) : paths.absent;
@@ -118,6 +125,32 @@ function outlineRow(paths, row, edges, states, entries, each, blockSize) {
     const x0 = Math.round(edges.x0[c]) + 0.5;
     const x1 = Math.round(edges.x1[end]) - (each ? 1.5 : 0.5);
     path.rect(x0, top, Math.max(1, x1 - x0), height);
+    c = end;
+  }
+}
+
+/** What a policy has forgotten: an outline with a stroke through it, from corner to corner; narrow ones share one stroke.
+ * @param {{gone: Path2D, strike: Path2D}} paths @param {Row} row @param {ColumnEdges} edges @param {Uint8Array} states @param {import('./gone.js').Gone} gone @param {boolean} each */
+function strikeRow(paths, row, edges, states, gone, each) {
+  const top = Math.round(row.keyTop) + 0.5;
+  const height = Math.max(1, Math.round(row.valueTop + row.valueHeight) - Math.round(row.keyTop) - 1);
+  const isGone = (/** @type {number} */ c) => states[c] !== ENTRY.ABSENT && states[c] !== ENTRY.BLANK && states[c] !== ENTRY.RELEASED && states[c] !== ENTRY.GONE && goneShare(gone, row.layer, edges.from[c], edges.to[c]) === 1;
+  for (let c = 0; c < edges.count; c += 1) {
+    if (!isGone(c)) continue;
+    let end = c;
+    if (!each) while (end + 1 < edges.count && isGone(end + 1)) end += 1;
+    const x0 = Math.round(edges.x0[c]) + 0.5;
+    const width = Math.max(1, Math.round(edges.x1[end]) - (each ? 1.5 : 0.5) - x0);
+    paths.gone.rect(x0, top, width, height);
+    if (each) {
+      const reach = Math.min(width, height);
+      const [cx, cy] = [x0 + width / 2, top + height / 2];
+      paths.strike.moveTo(cx - reach / 2, cy + reach / 2);
+      paths.strike.lineTo(cx + reach / 2, cy - reach / 2);
+    } else {
+      paths.strike.moveTo(x0, top + height / 2);
+      paths.strike.lineTo(x0 + width, top + height / 2);
+    }
     c = end;
   }
 }
@@ -164,7 +197,7 @@ export function drawNotches(context, palette, edges, rows, entriesAt) {
     for (let c = last; c >= 0 && states[c] === ENTRY.FRESH; c -= 1) {
       const width = edges.x1[c] - edges.x0[c];
       const size = Math.min(width * 0.5, Math.max(3, row.keyHeight * 0.55), 8);
-      if (width < 5) continue;
+      if (width < 5 || (entries.gone && goneShare(entries.gone, row.layer, edges.from[c], edges.to[c]) === 1)) continue;
       const x = edges.x1[c] - (width >= 24 ? 2 : 1);
       context.moveTo(x, row.keyTop);
       context.lineTo(x - size, row.keyTop);

@@ -1,5 +1,6 @@
 /** The cache lens in words: for the tip, the cursor, the table of the open row and the description of the picture. */
 import { h, replace } from '../dom.js';
+import { goneHeads, goneTokens } from '../selectors.js';
 import { fill, percent, quoted } from '../text.js';
 import { goneSince } from './cache-chips.js';
 import { ENTRY } from './entries.js';
@@ -26,16 +27,19 @@ export function entryText(picture, position, layer, window, weight, history) {
   const { request, stages } = picture;
   const state = stages.after.states[position] ?? ENTRY.ABSENT;
   const place = placeOf(picture, position);
+  const gone = request && request.state !== 'finished' ? goneHeads(picture.scene.after, request, layer, position) : { gone: 0, of: 0 };
   let what = '';
   if (state === ENTRY.ABSENT) what = t.absent;
   else if (state === ENTRY.BLANK) what = t.blank;
   else if (state === ENTRY.RELEASED) what = t.released;
+  else if (gone.gone > 0 && gone.gone === gone.of) what = place.block < 0 ? t.forgottenBlock : fill(t.forgotten, place);
   else if (state === ENTRY.KEPT) what = fill(t.kept, place);
   else if (state === ENTRY.GONE) {
     const since = goneSince(picture, place.block, history);
     what = since ? fill(t.gone, { step: since.step }) : t.goneNow;
   } else if (window !== null && request && position < request.numComputed - window) what = t.dead;
   else what = weight === null ? fill(t.stored, place) : fill(t.storedAttention, { ...place, percent: percent(weight) });
+  if (gone.gone > 0 && gone.gone < gone.of) what = `${what}, ${fill(t.keptIn, { n: gone.of - gone.gone, of: gone.of })}`;
   return fill(texts.cache.cursorValue, { position, token: quoted(request?.pieces[position]), layer, what });
 }
 
@@ -55,7 +59,10 @@ export function describeCache({ request, stages }, numLayers, layer, list) {
   if (stages.after.numStored === 0) return fill(t.waiting, { letter, n: request.tokens.length });
   const numBlocks = request.table.filter((block) => block >= 0).length;
   const blocks = fill(numBlocks === 1 ? texts.cache.blocks.one : texts.cache.blocks.many, { n: numBlocks });
-  const stored = fill(t.stored, { letter, n: stages.after.numStored, layers: numLayers, blocks });
+  const { gone } = stages.after;
+  const kept = gone ? Math.max(0, request.numComputed - goneTokens(request)) : 0;
+  const stored = gone ? fill(t.forgotten, { letter, n: request.numComputed, layers: numLayers, blocks, percent: percent(kept / Math.max(1, request.numComputed)) })
+    : fill(t.stored, { letter, n: stages.after.numStored, layers: numLayers, blocks });
   return list === '' ? stored : `${stored} ${fill(t.open, { layer, list })}`;
 }
 

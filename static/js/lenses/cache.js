@@ -178,7 +178,7 @@ class CacheLens {
     } else if (ctx.ui.view === 'age' && request) {
       this.controls.showScales([{ title: t.age, low: '0', high: String(request.maxNewTokens) }], '');
     } else if (ctx.ui.view === 'state') {
-      this.controls.showStates(latent, layers.some((layer) => layer.window !== null), request?.state === 'finished');
+      this.controls.showStates(latent, layers.some((layer) => layer.window !== null), request?.state === 'finished', picture?.stages.after.gone !== null && request?.state === 'running');
     } else this.controls.showScales([], t.unknown);
   }
 

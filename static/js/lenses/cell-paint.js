@@ -4,6 +4,7 @@
  */
 import {mix, packed} from '../palette.js';
 import {ENTRY} from './entries.js';
+import {goneShare} from './gone.js';
 
 /** @typedef {import('../canvas.js').Bitmap} Bitmap */
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -23,7 +24,7 @@ import {ENTRY} from './entries.js';
 /**
  * @typedef {object} CellTables
  * @property {HalfTables} k @property {HalfTables} v @property {HalfTables} latent @property {HalfTables} rotary
- * @property {Uint32Array} magnitude @property {number} unknown
+ * @property {Uint32Array} magnitude @property {number} unknown @property {number} ground
  */
 
 /** @param {Palette} palette @returns {CellTables} */
@@ -39,6 +40,7 @@ export function cellTables(palette) {
     rotary: half(palette.rgb('k'), palette.rgb('k-calm'), ground, nobody),
     magnitude: palette.magnitude(),
     unknown: packed(mix(ground, nobody, 0.55)),
+    ground: packed(ground),
   };
 }
 
@@ -77,6 +79,7 @@ export function paintCells(bitmap, input) {
   const { x0, x1 } = pixelEdges(edges, ratio, left, input.blockSize, input.gapFrom);
   const states = columnStates(edges, entries);
   const { words } = bitmap;
+  const ground = input.tables.ground;
   for (let layer = 0; layer < layers.length; layer += 1) {
     const geometry = layers[layer];
     if (geometry.cache === 'none') continue;
@@ -89,13 +92,25 @@ export function paintCells(bitmap, input) {
       for (let c = 0; c < edges.count; c += 1) {
         const state = states[c];
         if (state < ENTRY.KEPT) continue;
-        const word = wordOf(input, tables, state, levels ? levels[first + c] : -1, edges.to[c] <= firstRead);
+        const gone = entries.gone ? goneShare(entries.gone, layer, edges.from[c], edges.to[c]) : 0;
+        if (gone === 1) continue;
+        const full = wordOf(input, tables, state, levels ? levels[first + c] : -1, edges.to[c] <= firstRead);
+        const word = gone > 0 ? towards(full, ground, gone * MOST_DIMMED) : full;
         const end = row + x1[c];
         for (let x = row + x0[c]; x < end; x += 1) words[x] = word;
       }
     }
   }
   bitmap.commit();
+}
+
+/** Of an entry that few heads keep so much is taken away at most. */
+const MOST_DIMMED = 0.72;
+
+/** One pixel word on its way to another. @param {number} word @param {number} to @param {number} t @returns {number} */
+function towards(word, to, t) {
+  const part = (/** @type {number} */ shift) => Math.round(((word >>> shift) & 255) * (1 - t) + ((to >>> shift) & 255) * t) << shift;
+  return ((255 << 24) | part(16) | part(8) | part(0)) >>> 0;
 }
 
 /** @param {PaintInput} input @param {HalfTables} tables @param {number} state @param {number} level @param {boolean} dead */

@@ -4,6 +4,7 @@
 import { clamp, span } from '../canvas.js';
 import { phasesOf, within } from '../phases.js';
 import { tableOf } from '../selectors.js';
+import { goneEverywhere, goneOf } from './gone.js';
 
 /** @typedef {import('../types.d.ts').World} World */
 /** @typedef {import('../types.d.ts').Request} Request */
@@ -19,14 +20,16 @@ export const ENTRY = /** @type {const} */ ({
   BLANK: 1,
   /** The request's windows have moved on and the block was given back. */
   RELEASED: 2,
+  /** A policy has dropped it in every layer and head; its block may still be there. */
+  FORGOTTEN: 3,
   /** The request has ended and the slot has been blanked or taken by someone else. */
-  GONE: 3,
+  GONE: 4,
   /** The request has ended; the block is free (or used by another request) and still holds the entry. */
-  KEPT: 4,
+  KEPT: 5,
   /** Written and in use. */
-  STORED: 5,
+  STORED: 6,
   /** Written in the last step. */
-  FRESH: 6,
+  FRESH: 7,
 });
 
 /**
@@ -36,11 +39,12 @@ export const ENTRY = /** @type {const} */ ({
  * @property {boolean[]} kept per logical block: cached and nobody's
  * @property {number} numTokens known tokens
  * @property {number} numStored entries that are there
+ * @property {import('./gone.js').Gone|null} gone what was forgotten of it
  */
 
 /** @returns {Entries} */
 export function noEntries() {
-  return { states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0 };
+  return { states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0, gone: null };
 }
 
 /**
@@ -56,8 +60,13 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
   const states = new Uint8Array(numShown);
   const over = request.state === 'finished';
   let numStored = 0;
+  const gone = goneOf(world, request, numShown);
   for (let position = 0; position < numShown; position += 1) {
     const block = table[Math.floor(position / size)] ?? -1;
+    if (gone && !over && goneEverywhere(gone, position)) {
+      states[position] = ENTRY.FORGOTTEN;
+      continue;
+    }
     if (block < 0) {
       states[position] = position < request.windowStart ? ENTRY.RELEASED : ENTRY.ABSENT;
       continue;
@@ -71,7 +80,7 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
     else states[position] = seq >= freshFrom && world.slotRequest[slot] === request.id ? ENTRY.FRESH : ENTRY.STORED;
   }
   const kept = table.map((block, logical) => block >= 0 && states[logical * size] === ENTRY.KEPT && world.refCount[block] === 0);
-  return { states, table, kept, numTokens: request.tokens.length, numStored };
+  return { states, table, kept, numTokens: request.tokens.length, numStored, gone };
 }
 
 /**
@@ -102,7 +111,7 @@ export function stagesOf(before, after, chunk, ended) {
     taken[p] = isNew(p) ? ENTRY.BLANK : was === ENTRY.ABSENT ? known : was;
     written[p] = isNew(p) ? ENTRY.FRESH : was === ENTRY.FRESH ? ENTRY.STORED : taken[p];
   }
-  const mid = { table: ended ? after.table : after.table, kept: [], numTokens: before.numTokens || after.numTokens, numStored: 0 };
+  const mid = { table: ended ? after.table : after.table, kept: [], numTokens: before.numTokens || after.numTokens, numStored: 0, gone: before.gone };
   return {before, taken: { ...mid, states: taken }, written: { ...mid, states: written }, after};
 }
 

@@ -1,0 +1,103 @@
+/** The fold of what is forgotten inside a request, and of what the lanes of a comparison and an attacker measure. */
+import { expect, requestOf } from './fold.js';
+
+/** @typedef {import('./state.js').World} World */
+/** @typedef {import('./types.d.ts').Request} Request */
+/** @typedef {import('./types.d.ts').LaneRun} LaneRun */
+/** @typedef {import('./fold.js').Cases} Cases */
+
+/** Cases of `reducer.js`.
+ * @type {Pick<Cases, 'kv_forgotten'|'lane_measured'|'lane_errors_measured'|'needle_sought'|'probe_timed'>} */
+export const laneCases = {
+  kv_forgotten(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request) return;
+    const { dropped } = event;
+    if (request.forgotten.length === 0) request.forgotten = dropped.map((heads) => heads.map(() => new Map()));
+    const alike = dropped.length === request.forgotten.length && dropped.every((heads, layer) => heads.length === request.forgotten[layer].length);
+    expect(world, alike, () => `request ${request.letter} forgets in other layers and heads than before`);
+    dropped.forEach((heads, layer) => heads.forEach((positions, head) => {
+      const gone = request.forgotten[layer]?.[head];
+      if (gone) for (const position of positions) forgetOne(world, request, gone, position);
+    }));
+  },
+
+  lane_measured(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request || !isLane(world, event.lane)) return;
+    const last = request.tokens.length - 1;
+    expect(world, event.position === last, () => `lane ${event.lane} was measured at position ${event.position}, but the last token is at ${last}`);
+    expect(world, event.token_id === request.tokens[last], () => `lane ${event.lane} was measured against another token than the reference took`);
+    expect(world, event.agrees === (event.own_token_id === event.token_id), () => `lane ${event.lane} is said to ${event.agrees ? '' : 'dis'}agree, which its token denies`);
+    const run = runOf(world, event.request_id);
+    const count = run.counts[event.lane] ?? 0;
+    const list = (run.measured[event.lane] ??= []);
+    const former = list[count - 1];
+    expect(world, event.lane === 0 || count < (run.counts[0] ?? 0), () => `lane ${event.lane} has ${count + 1} measurements, the reference ${run.counts[0] ?? 0}`);
+    expect(world, count === 0 || former.num_projections <= event.num_projections, () => `the work of lane ${event.lane} fell`);
+    list[count] = event;
+    world.lanes.set(run.requestId, { ...run, counts: withAt(run.counts, event.lane, count + 1, 0) });
+  },
+
+  lane_errors_measured(world, event) {
+    const request = requestOf(world, event.request_id);
+    if (!request || !isLane(world, event.lane)) return;
+    expect(world, event.num_tokens <= request.tokens.length, () => `errors over ${event.num_tokens} tokens of ${request.tokens.length}`);
+    expect(world, event.key_error.length === event.value_error.length, () => 'errors of K and of V have different layers');
+    const run = runOf(world, event.request_id);
+    world.lanes.set(run.requestId, { ...run, errors: withAt(run.errors, event.lane, event, null) });
+  },
+
+  needle_sought(world, event) {
+    if (!requestOf(world, event.request_id) || !isLane(world, event.lane)) return;
+    const run = runOf(world, event.request_id);
+    world.lanes.set(run.requestId, { ...run, needles: withAt(run.needles, event.lane, event, null) });
+  },
+
+  probe_timed(world, event) {
+    if (requestOf(world, event.request_id)) world.probes = [...world.probes, event];
+  },
+};
+
+/** A branch has forgotten what its parent has, up to this record. @param {World} world @param {Request} branch @param {Request} parent */
+export function forgetAlike(world, branch, parent) {
+  branch.forgotten = parent.forgotten.map((heads) => heads.map((gone) => new Map([...gone].filter(([, since]) => since <= world.seq))));
+  branch.numDropped = branch.forgotten.flat().reduce((sum, gone) => sum + gone.size, 0);
+}
+
+/** Nothing of a request is computed any more. @param {Request} request */
+export function forgetAll(request) {
+  request.numComputed = 0;
+  request.forgotten = [];
+  request.numDropped = 0;
+}
+
+/** Another fold of the same log may have been here: then the position has this record already.
+ * @param {World} world @param {Request} request @param {Map<number, number>} gone @param {number} position */
+function forgetOne(world, request, gone, position) {
+  const since = gone.get(position);
+  expect(world, position >= 0 && position < request.numComputed, () => `position ${position} of request ${request.letter} was forgotten, but is not computed`);
+  expect(world, since === undefined || since >= world.seq, () => `position ${position} of request ${request.letter} was forgotten twice`);
+  if (since === undefined) gone.set(position, world.seq);
+  if (since === undefined || since >= world.seq) request.numDropped++;
+}
+
+/** @param {World} world @param {number} lane @returns {boolean} */
+function isLane(world, lane) {
+  const known = Number.isInteger(lane) && lane >= 0 && (world.numLanes === null || lane < world.numLanes);
+  expect(world, known, () => `lane ${lane} was measured in a run of ${world.numLanes ?? 0} lanes`);
+  return known;
+}
+
+/** @param {World} world @param {number} requestId @returns {LaneRun} */
+function runOf(world, requestId) {
+  return world.lanes.get(requestId) ?? { requestId, measured: [], counts: [], errors: [], needles: [] };
+}
+
+/** A copy with one value replaced; what was not there is `none`. @template T @param {readonly T[]} list @param {number} index @param {T} value @param {T} none @returns {T[]} */
+function withAt(list, index, value, none) {
+  const copy = list.slice();
+  while (copy.length < index) copy.push(none);
+  copy[index] = value;
+  return copy;
+}

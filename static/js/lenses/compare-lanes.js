@@ -1,0 +1,145 @@
+/** The lanes of a run side by side, or the form that starts such a run. Everything is a function of the world at the cursor. */
+import { SizeWatch } from '../canvas.js';
+import { h, replace, setAttribute, setText } from '../dom.js';
+import { latestRun } from '../lane-figures.js';
+import { CompareCharts } from './compare-charts.js';
+import { CompareClaims } from './compare-claims.js';
+import { CompareErrors } from './compare-errors.js';
+import { CompareFigures } from './compare-figures.js';
+import { CompareKept } from './compare-kept.js';
+import { lanesAt } from './compare-model.js';
+import { CompareSetup } from './compare-setup.js';
+import { CompareTape } from './compare-tape.js';
+import { CompareNeedle } from './compare-needle.js';
+import { describeLanes } from './compare-text.js';
+import { texts } from './texts.js';
+
+/** @typedef {import('../types.d.ts').Ctx} Ctx */
+/** @typedef {import('../types.d.ts').Scene} Scene */
+/** @typedef {import('../types.d.ts').Dirty} Dirty */
+/** @typedef {import('./compare-model.js').Lanes} Lanes */
+
+const t = texts.compare;
+/** Below this width the parts stand one below the other. */
+const WIDE_EM = 62;
+const TELL_MS = 200;
+/** Between the columns. */
+const GAP = 36;
+
+export class CompareLanes {
+  /** The form is open although lanes run. */
+  changing = false;
+  /** Two columns stand side by side. */
+  wide = false;
+  /** @type {Lanes|null} */
+  lanes = null;
+  key = '';
+  /** While time runs fast, figures and charts follow at this pace. */
+  toldAt = -Infinity;
+  timer = 0;
+
+  /** @param {HTMLElement} root @param {Ctx} ctx @param {HTMLElement} bar where buttons go */
+  constructor(root, ctx, bar) {
+    this.root = root;
+    this.ctx = ctx;
+    this.change = h('button', { type: 'button', class: 'lens-choice lens-toggle', hidden: true, 'aria-expanded': 'false', on: { click: () => this.#toggle() } }, t.change);
+    replace(bar, this.change);
+    this.setup = new CompareSetup(ctx, () => { this.changing = false; });
+    this.tape = new CompareTape(ctx);
+    this.figures = new CompareFigures(ctx);
+    this.charts = new CompareCharts(ctx);
+    this.errors = new CompareErrors(ctx);
+    this.kept = new CompareKept();
+    this.needle = new CompareNeedle();
+    this.claims = new CompareClaims();
+    this.waiting = h('div', { class: 'compare-waiting', hidden: true }, h('p', {}, t.waiting));
+    this.columns = h('div', { class: 'compare-columns' },
+      h('div', { class: 'compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.claims.root),
+      h('div', { class: 'compare-column' }, this.charts.root, this.errors.root));
+    this.run = h('div', { class: 'compare-run' }, this.tape.root, this.waiting, this.columns);
+    this.scroll = h('div', { class: 'compare-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.setup.root, this.run);
+    root.append(this.scroll);
+    this.size = new SizeWatch(this.scroll, () => ctx.ui.changes.emit('ui'));
+  }
+
+  #toggle() {
+    this.changing = !this.changing;
+    this.ctx.ui.changes.emit('ui');
+  }
+
+  /** @param {Scene} scene @param {Set<Dirty>} dirty */
+  update(scene, dirty) {
+    const { ctx } = this;
+    const { header } = ctx.log;
+    if (!header) return;
+    const world = scene.before;
+    const numLanes = header.lanes?.length ?? 0;
+    const runs = numLanes > 1;
+    if (!runs) this.changing = false;
+    const form = !runs || this.changing;
+    this.change.hidden = !runs || !header.capabilities.includes('commands');
+    setText(this.change, this.changing ? t.keep : t.change);
+    setAttribute(this.change, 'aria-expanded', String(this.changing));
+    this.setup.root.hidden = !form;
+    this.run.hidden = form;
+    if (form) this.setup.update();
+    if (form) return;
+    const run = latestRun(world);
+    this.lanes = lanesAt(header, world, run);
+    const { width } = this.size;
+    const key = `${ctx.log.logId}:${run?.requestId}:${run?.counts.join()}:${world.seq}:${width}:${ctx.palette.version}:${ctx.ui.projector}`;
+    const resized = dirty.has('theme') || dirty.has('size');
+    if (key === this.key && !resized) return;
+    this.key = key;
+    this.wide = width >= WIDE_EM * ctx.palette.px('text-xs');
+    this.scroll.classList.toggle('compare-wide', this.wide);
+    this.#tell(width);
+  }
+
+  /** @param {number} width */
+  #tell(width) {
+    const { lanes, ctx } = this;
+    if (!lanes) return;
+    const measured = lanes.count > 0;
+    this.waiting.hidden = measured;
+    this.columns.hidden = !measured;
+    this.tape.root.hidden = !measured;
+    if (!measured) return;
+    this.tape.update(lanes, width);
+    if (ctx.timeline.moving && performance.now() - this.toldAt < TELL_MS) {
+      if (this.timer === 0) this.timer = setTimeout(() => this.#later(), TELL_MS);
+      return;
+    }
+    this.toldAt = performance.now();
+    this.figures.update(lanes, ctx.log.sessionId);
+    this.charts.update(lanes, this.wide ? (width - GAP) / 2 : width);
+    this.kept.update(lanes, ctx.log.sessionId);
+    this.errors.update(lanes);
+    this.needle.update(lanes);
+    this.claims.update(lanes);
+  }
+
+  #later() {
+    this.timer = 0;
+    this.key = '';
+    this.ctx.ui.changes.emit('ui');
+  }
+
+  draw() {
+    this.tape.draw();
+  }
+
+  /** @returns {string} */
+  describe() {
+    if (!this.run.hidden && this.lanes) return describeLanes(this.lanes);
+    const { header } = this.ctx.log;
+    return header?.capabilities.includes('commands') && header.lane_choices ? t.describeSetup : t.describeNone;
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+    this.size.disconnect();
+    this.tape.destroy();
+    this.root.replaceChildren();
+  }
+}

@@ -1,0 +1,380 @@
+"""The two experiments on the page: figures against computations of their own, words, access, and no overflow."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from small_models import small_model
+from test_live_model import letters_tokenizer
+
+from kvviz.model.loading import from_objects
+from kvviz.server import ServerConfig
+from kvviz.sources.model import open_loaded
+from tests.browser import Watched, open_browser
+from tests.running import Running, running, wait_for
+
+SIZES = {"desk": (1440, 900), "projector": (1920, 1080), "phone": (390, 844)}
+MOUNT = """async ({name, probes}) => {
+  const {create} = await import(`/static/js/lenses/${name}.js`);
+  const {stage} = kvviz;
+  stage.lens?.destroy();
+  const inner = document.createElement('div');
+  inner.className = 'lens';
+  stage.root.replaceChildren(inner, stage.description);
+  const view = create(inner, kvviz.ctx);
+  const update = (scene, dirty) => view.update(probes ? {...scene, step: null, after: {probes}} : scene, dirty);
+  stage.lens = {update, draw() {}, destroy: () => view.destroy(), describe: () => view.describe()};
+  window.view = view;
+  window.redraw = () => { stage.dirty = new Set(['world', 'ui', 'size', 'theme']); kvviz.wake(); };
+  redraw();
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    model = small_model("llama", max_position_embeddings=512)
+    model.generation_config.eos_token_id = None
+    loaded = from_objects(model, letters_tokenizer(), name="small")
+    opened = open_loaded(loaded, frame_bytes=2**24, max_pool_bytes=2**26)
+    with running(ServerConfig(first_prompt="the quick brown fox"), lambda progress: opened) as server:
+        with server.connect("?session=live") as page:
+            page.do("step", count=20)
+        yield server
+
+
+@pytest.fixture
+def page(browser: Any, server: Running) -> Iterator[Any]:
+    """The page of the live session. What it logs as an error, and whatever it asks elsewhere, fails the test."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    watched = Watched(page, f"127.0.0.1:{server.port}")
+    page.goto(f"{server.url}/?session=live&inspector=0")
+    page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
+    until(page, "kvviz.ctx.log.lastSeq > 0 && kvviz.stage.lens")
+    yield page
+    page.close()
+    assert watched.errors == []
+    assert watched.foreign == []
+
+
+def until(page: Any, condition: str) -> None:
+    """Wait until an expression holds. The page's policy forbids it to evaluate texts itself."""
+    wait_for(lambda: page.evaluate(f"() => Boolean({condition})"), 60)
+
+
+def mount(page: Any, name: str, probes: list[dict[str, Any]] | None = None) -> None:
+    page.evaluate(MOUNT, {"name": name, "probes": probes})
+    if name == "bandwidth":
+        page.wait_for_selector(".exp-body:not([hidden]) .exp-chart")
+
+
+def choose(page: Any, label: str, value: str) -> None:
+    """Choose in a selector, and wait until what the server answers is drawn."""
+    page.get_by_label(label, exact=True).select_option(value)
+    until(page, "view.answered === view.asked && view.drawn.startsWith(view.asked + '|')")
+
+
+def figures(page: Any) -> dict[str, str]:
+    found: dict[str, str] = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.exp-figure')].map("
+        "(each) => [each.dataset.figure, each.querySelector('dd').textContent]))"
+    )
+    return found
+
+
+def digits(number: float) -> str:
+    """Three significant digits, as the page writes them."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
+
+
+def gigabytes(number: float) -> str:
+    """Decimal units."""
+    unit = 0
+    while number >= 999.5:
+        number, unit = number / 1000, unit + 1
+    return f"{digits(number)} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
+
+
+@pytest.mark.parametrize(
+    ("card", "bandwidth", "dtype", "size", "batch", "context"),
+    [("h100", 3.35e12, "bf16", 2, 1, 65_536), ("b200", 8e12, "fp8", 1, 8, 131_072), ("l4", 3e11, "fp32", 4, 32, 1_024)],
+)
+def test_figures_and_sum_are_those_of_a_separate_computation(
+    page: Any, card: str, bandwidth: float, dtype: str, size: int, batch: int, context: int
+) -> None:
+    """Llama 3.1 8B: 8,030,261,248 parameters, 2 x 32 x 8 x 128 numbers a token."""
+    mount(page, "bandwidth")
+    choose(page, "Model", "llama-3.1-8b")
+    choose(page, "Card", card)
+    choose(page, "Weights and cache in", dtype)
+    choose(page, "Sequences at once", str(batch))
+    page.get_by_label("Context of each sequence").fill(str(context.bit_length() - 8))
+    until(page, f"view.contextOut.textContent === '{context:,} tokens'")
+    weights, each = 8_030_261_248 * size, 65_536 * size * context
+    seconds = (weights + batch * each) / bandwidth
+    share = 100 * batch * each / (weights + batch * each)
+    crossing = -(-weights // (batch * 65_536 * size))
+    assert figures(page) == {
+        "speed": digits(batch / seconds),
+        "share": f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %",
+        "crossing": f"{crossing:,}",
+    }
+    said = page.locator(".exp-sum").inner_text()
+    times = f"{batch} × " if batch > 1 else ""
+    assert f"({gigabytes(weights)} + {times}{gigabytes(each)}) ÷ {gigabytes(bandwidth)}/s = " in said
+    assert f"so {digits(batch / seconds)} tokens/s at most" in said
+    rows = page.evaluate("[...view.tables.querySelectorAll('table')[0].rows].slice(1).map((row) => row.innerText)")
+    assert len(rows) == 11
+    row = next(row for row in rows if row.startswith(f"{context:,}\t"))
+    assert row.split("\t")[1:3] == [gigabytes(weights), gigabytes(batch * each)]
+
+
+def test_the_crossing_stands_where_the_lines_meet(page: Any) -> None:
+    mount(page, "bandwidth")
+    choose(page, "Card", "h100")
+    choose(page, "Weights and cache in", "bf16")
+    choose(page, "Sequences at once", "1")
+    choose(page, "Model", "llama-3.1-8b")
+    chart = page.locator(".exp-chart").first
+    assert "122,533 tokens: as much cache as weights" in chart.text_content()
+    gap = page.evaluate("""() => {
+      const {read} = view.charts, ring = read.root.querySelector('.exp-ring');
+      const y = read.py(131072 * 122533);
+      return [Math.abs(ring.cx.baseVal.value - read.px(122533)), Math.abs(ring.cy.baseVal.value - y)];
+    }""")
+    assert max(gap) < 0.5
+    choose(page, "Model", "llama-3.1-70b")
+    label = page.locator("[data-figure=crossing]").inner_text()
+    assert "430,626" in label  # 141,107,412,992 / 327,680 = 430,625.65
+    assert "beyond the model’s limit of 131,072" in label
+    assert "The weights alone are 141 GB" in page.locator(".exp-notes").inner_text()
+    choose(page, "Model", "deepseek-v3")
+    note = page.locator(".exp-notes").inner_text()
+    assert "of 1.34 TB of weights only those that are active for this token are read, 75.1 GB" in note
+    assert "37B of 671B" in note
+
+
+def test_the_run_itself_stands_beside_what_was_measured(page: Any) -> None:
+    """The card "here" is measured, and its dots are the decode steps of the log."""
+    mount(page, "bandwidth")
+    choose(page, "Sequences at once", "1")
+    choose(page, "Card", "here")
+    choose(page, "Model", "run")
+    header = page.evaluate("kvviz.ctx.log.header")
+    weights, per_token = header["model"]["weight_bytes"], header["pool"]["bytes_per_token"]
+    assert figures(page)["crossing"] == f"{-(-weights // per_token):,}"
+    bandwidth = page.evaluate("view.data.card.bandwidth")
+    context = int(page.evaluate("view.contextOut.textContent").split()[0].replace(",", ""))
+    assert figures(page)["speed"] == digits(bandwidth / (weights + context * per_token))
+    num_decodes = page.evaluate("""() => { let n = 0;
+      for (let k = 1; k <= kvviz.ctx.timeline.head; k++) {
+        const {chunks, end} = kvviz.ctx.log.step(k);
+        if (end && chunks.length === 1 && chunks[0].kind === 'decode') n++;
+      }
+      return n; }""")
+    assert num_decodes > 10
+    page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
+    until(page, f"document.querySelectorAll('.exp-measured').length === {num_decodes}")
+    choose(page, "Card", "h100")
+    assert page.locator(".exp-measured").count() == 0
+    choose(page, "Model", "llama-3.1-8b")
+
+
+def made_up(seed: int, *, shared: bool, num_guesses: int = 40) -> list[dict[str, Any]]:
+    """Probes as the engine would tell them, a few of them judged wrongly."""
+    dice = random.Random(seed)
+    probes: list[dict[str, Any]] = []
+
+    def tell(us: float, hit: int, is_secret: bool, says: bool | None) -> None:
+        one = {"type": "probe_timed", "request_id": 2 * len(probes), "probe": len(probes), "shared": shared}
+        one |= {"is_secret": is_secret, "says_secret": says, "first_token_us": round(us), "num_hit_tokens": hit}
+        probes.append(one)
+
+    for _ in range(5):
+        tell(dice.gauss(330_000, 30_000), 0, False, None)
+        tell(dice.gauss(105_000, 12_000), 48, False, None)
+    for index in range(num_guesses):
+        is_secret = dice.random() < 0.5 if 0 < index < num_guesses - 1 else index == 0
+        hit = shared and is_secret
+        us = dice.gauss(105_000, 14_000) if hit else dice.gauss(330_000, 40_000)
+        if index % 17 == 5:
+            us = 240_000 if hit else 205_000
+        tell(us, 48 if hit else 0, is_secret, us < 217_500)
+    return probes
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_is_told_of_the_attack_is_what_the_probes_say(page: Any, shared: bool) -> None:
+    probes = made_up(3, shared=shared)
+    mount(page, "timing", probes)
+    page.wait_for_selector(".exp-strip")
+    guesses = [probe for probe in probes if probe["says_secret"] is not None]
+    rightly = sum(probe["says_secret"] == probe["is_secret"] for probe in guesses)
+    assert page.locator(".exp-accuracy").inner_text() == f"{100 * rightly / 40:.0f} %"
+    assert "chance is 50 %" in page.locator(".exp-outcome").inner_text()
+    own = [probe["first_token_us"] for probe in probes[:10]]
+    hit = statistics.median(own[1::2])
+    threshold = hit + 0.75 * (min(own[::2]) - hit)
+    plot = page.locator(".exp-strip")
+    assert f"threshold {digits(threshold / 1000)} ms" in plot.text_content()
+    for name, secret in (("right", True), ("wrong", False)):
+        of = [probe["first_token_us"] for probe in guesses if probe["is_secret"] is secret]
+        assert f"n = {len(of)}, median {digits(statistics.median(of) / 1000)} ms" in plot.text_content(), name
+    forms = page.evaluate(
+        "[...document.querySelectorAll('.exp-strip [data-form]')]"
+        ".map(({dataset}) => [Number(dataset.probe), dataset.form])"
+    )
+    wanted = {
+        probe["probe"]: ("up" if probe["num_hit_tokens"] else "down")
+        if probe["says_secret"] is None
+        else ("filled" if probe["is_secret"] else "hollow")
+        for probe in probes
+    }
+    assert dict(forms) == wanted
+    assert len(forms) == len(probes)
+    assert plot.locator(".exp-point-bad").count() == 40 - rightly
+    assert plot.locator(".exp-point-last").count() == 1
+    last = page.locator(".exp-last").inner_text()
+    assert f"{digits(probes[-1]['first_token_us'] / 1000)} ms" in last
+    assert ("A has not asked this" in last) is (not probes[-1]["is_secret"] or not probes[-1]["says_secret"])
+    rows = page.locator(".exp-timing table tbody tr")
+    assert rows.count() == len(probes)
+    said = page.evaluate("view.describe()")
+    assert f"{100 * rightly / 40:.0f} % judged rightly, chance is 50 %" in said
+    order = page.evaluate("""() => [...document.querySelectorAll('.exp-strip [data-form]')].map((mark) =>
+      [Number(mark.dataset.probe), mark.getBBox().x + mark.getBBox().width / 2])""")
+    times = {probe["probe"]: probe["first_token_us"] for probe in probes}
+    by_place = [times[probe] for probe, _ in sorted(order, key=lambda pair: pair[1])]
+    assert all(later - earlier > -2 for earlier, later in pairwise(by_place))
+
+
+def test_marks_of_one_row_do_not_lie_on_each_other(page: Any) -> None:
+    mount(page, "timing", made_up(5, shared=True))
+    page.wait_for_selector(".exp-strip")
+    close = page.evaluate("""() => {
+      const marks = [...document.querySelectorAll('.exp-strip circle[data-form]')]
+        .map(({cx, cy, r}) => [cx.baseVal.value, cy.baseVal.value, r.baseVal.value]);
+      const near = ([x, y, r], [a, b]) => Math.hypot(x - a, y - b) < 1.9 * r;
+      return marks.filter((mark, i) => marks.slice(0, i).some((other) => near(mark, other))).length;
+    }""")
+    assert close == 0
+
+
+def test_the_attack_is_run_from_the_page(page: Any, server: Running) -> None:
+    """On a small random model; the times are what they are, the page tells them as they came."""
+    mount(page, "timing")
+    assert "No guess has been timed here yet" in page.locator(".exp-empty").inner_text()
+    page.get_by_label("have a salt each").check()
+    page.get_by_role("button", name="Run the attack").click()
+    until(page, "kvviz.ctx.timeline.scene().after.probes?.filter((each) => each.says_secret !== null).length === 40")
+    page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
+    until(page, "document.querySelector('.exp-outcome').innerText.includes('of 40 guesses')")
+    assert page.locator(".exp-timing h3").first.inner_text() == "A salt for each tenant"
+    probes = page.evaluate("[...kvviz.ctx.timeline.scene().after.probes]")
+    guesses = [probe for probe in probes if probe["says_secret"] is not None]
+    assert all(probe["num_hit_tokens"] == 0 for probe in guesses)
+    assert sum(probe["is_secret"] for probe in guesses) == 20
+    rightly = sum(probe["says_secret"] == probe["is_secret"] for probe in guesses)
+    shown = page.locator(".exp-accuracy").inner_text()
+    assert float(shown.split()[0]) == pytest.approx(100 * rightly / 40, abs=0.51)
+    learnt = [probe for probe in probes[: guesses[-1]["probe"]] if probe["says_secret"] is None]
+    miss = min(probe["first_token_us"] for probe in learnt[::2][-5:])
+    hit = statistics.median(probe["first_token_us"] for probe in learnt[1::2][-5:])
+    assert guesses[-1]["says_secret"] == (guesses[-1]["first_token_us"] < hit + 0.75 * (miss - hit))
+    page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.first, 0)")
+    page.wait_for_selector(".exp-empty:not([hidden])")
+
+
+def test_a_recording_cannot_run_it(browser: Any, server: Running) -> None:
+    page = browser.new_page()
+    page.goto(f"{server.url}/?session=r-1")
+    page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
+    recording = page.evaluate("fetch('api/recordings').then((r) => r.json())")[0]["session_id"]
+    page.goto(f"{server.url}/?session={recording}")
+    until(page, "window.kvviz && kvviz.ctx.log.lastSeq > 0 && kvviz.stage.lens")
+    mount(page, "timing")
+    wait_for(lambda: page.get_by_role("button", name="Run the attack").is_disabled())
+    assert "An engine must listen" in page.locator(".exp-run-note").inner_text()
+    page.close()
+
+
+def looks(page: Any, size: str, theme: str) -> None:
+    width, height = SIZES[size]
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate(
+        "([theme, projector]) => kvviz.ctx.ui.set({theme, projector, inspectorOpen: false})",
+        [theme, size == "projector"],
+    )
+    page.evaluate("redraw()")
+    page.wait_for_timeout(200)
+
+
+OVERFLOW = """() => {
+  const scroll = document.querySelector('.exp'), box = scroll.getBoundingClientRect(), wrong = [];
+  const over = scroll.scrollWidth - scroll.clientWidth;
+  if (over > 1) wrong.push(`scrolls sideways by ${over}`);
+  for (const each of scroll.querySelectorAll('p, h2, h3, dd, dt, li, select, label, button, svg text')) {
+    const {left, right, width} = each.getBoundingClientRect();
+    if (each.closest('.visually-hidden, [hidden]') || width === 0) continue;
+    const text = each.textContent.slice(0, 40);
+    if (left < box.left - 1 || right > box.right + 1) wrong.push(`${text} from ${left} to ${right}`);
+  }
+  for (const svg of scroll.querySelectorAll('svg.exp-chart')) {
+    const texts = [...svg.querySelectorAll('text')].map((each) => [each.textContent, each.getBoundingClientRect()]);
+    const meet = (a, b) =>
+      a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+    texts.forEach(([text, a], i) => texts.slice(0, i).forEach(([other, b]) => {
+      if (meet(a, b)) wrong.push(`"${text}" over "${other}"`);
+    }));
+  }
+  return wrong;
+}"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_overflows_or_overlaps(page: Any, size: str) -> None:
+    mount(page, "bandwidth")
+    for model in ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3", "run"):
+        for batch in ("1", "32"):
+            choose(page, "Sequences at once", batch)
+            choose(page, "Model", model)
+            looks(page, size, "dark")
+            assert page.evaluate(OVERFLOW) == [], f"{model}, batch {batch}"
+    choose(page, "Model", "llama-3.1-8b")
+    choose(page, "Sequences at once", "1")
+    for shared in (True, False):
+        mount(page, "timing", made_up(7, shared=shared))
+        looks(page, size, "light")
+        assert page.evaluate(OVERFLOW) == []
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_axe_finds_nothing(page: Any, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
+    for name, probes in (("bandwidth", None), ("timing", made_up(7, shared=True)), ("timing", None)):
+        mount(page, name, probes)
+        for size in ("desk", "phone"):
+            looks(page, size, theme)
+            results = axe.Axe().run(page, context="#stage", options=options)
+            assert results.violations_count == 0, results.generate_report()
+
+
+def test_the_texts_are_in_one_catalogue() -> None:
+    from tests.browser import static_root
+
+    for name in ("bandwidth", "bandwidth-charts", "timing", "timing-plot"):
+        source = (static_root() / "js" / "lenses" / f"{name}.js").read_text(encoding="utf-8")
+        assert not re.search(r"\.style\b|innerHTML|style=", source), name

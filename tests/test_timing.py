@@ -1,0 +1,168 @@
+"""The timing attack: what the attacker is given, what it is worth, and that a salt per tenant takes it away."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from kvviz.config import EngineConfig
+from kvviz.errors import RequestError
+from kvviz.experiments import NUM_LESSONS, SECRETS, TimingAttack, TimingAttacker, open_timing_attack, run_timing_attack
+from kvviz.model.loading import LoadedModel
+from kvviz.model.observed import ObservedModel
+from kvviz.model.session import ModelSession
+from kvviz.world import World
+from tests.small_models import small_model
+from tests.small_tokenizers import byte_level
+
+SEEDS = range(5)
+NUM_PROBES = 40
+
+
+def test_the_attacker_is_given_nothing_but_times() -> None:
+    """Its methods take floats, it has no constructor arguments, and it holds a number."""
+    assert list(inspect.signature(TimingAttacker).parameters) == []
+    methods = {name: each for name, each in vars(TimingAttacker).items() if inspect.isfunction(each)}
+    assert set(methods) == {"__init__", "learn", "says_secret"}
+    types = {
+        name: [part.annotation for part in list(inspect.signature(each).parameters.values())[1:]]
+        for name, each in methods.items()
+    }
+    assert types == {"__init__": [], "learn": ["Sequence[float]"] * 2, "says_secret": ["float"]}
+    attacker = TimingAttacker()
+    attacker.learn([30.0, 28.0, 300.0], [9.0, 10.0, 11.0])
+    assert vars(attacker) == {"threshold_us": 23.5}  # 10 + 0.75 x (28 - 10)
+    assert (attacker.says_secret(12.0), attacker.says_secret(29.0)) == (True, False)
+
+
+class Watched(TimingAttacker):
+    """Notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[Any] = []
+
+    def learn(self, *arguments: Any) -> None:
+        self.given += [time for times in arguments for time in times]
+        super().learn(*arguments)
+
+    def says_secret(self, *arguments: Any) -> bool:
+        self.given += arguments
+        return super().says_secret(*arguments)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[ObservedModel]:
+    model = small_model("llama", vocab_size=512, max_position_embeddings=512)
+    model.generation_config.eos_token_id = None
+    observed = ObservedModel(model, name="small", fingerprint="f" * 16)
+    yield observed
+    observed.close()
+
+
+def attack(small: ObservedModel, *, shared: bool, seed: int = 0, num_probes: int = 12) -> TimingAttack:
+    def make(observed: ObservedModel, tokenizer: Any, config: EngineConfig, **options: Any) -> ModelSession:
+        assert options == {"measure_misses": False}
+        return ModelSession(observed, tokenizer, EngineConfig(num_blocks=80, prefill_chunk=512), **options)
+
+    return open_timing_attack(small, byte_level(), make, shared=shared, seed=seed, num_probes=num_probes)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_hit_is_what_was_guessed_and_nothing_carries_over(small: ObservedModel, shared: bool) -> None:
+    """What the engine had cached of each probe: all full blocks after a right guess into a shared cache, else none."""
+    played = attack(small, shared=shared)
+    played.attacker = Watched()
+    played.run()
+    guesses = [probe for probe in played.probes if probe.says_secret is not None]
+    assert len(guesses) == 12
+    assert sum(probe.is_secret for probe in guesses) == 6
+    for probe in guesses:
+        assert (probe.num_hit_tokens > 0) is (shared and probe.is_secret)
+    lessons = [probe for probe in played.probes if probe.says_secret is None]
+    assert [probe.num_hit_tokens > 0 for probe in lessons] == [False, True] * (len(lessons) // 2)
+    assert len(lessons) >= 2 * NUM_LESSONS
+    assert {type(given) for given in played.attacker.given} == {float}
+    assert {probe.shared for probe in played.probes} == {shared}
+
+
+def test_its_log_folds_and_says_what_the_result_says(small: ObservedModel) -> None:
+    played = attack(small, shared=True, num_probes=8)
+    with pytest.raises(RequestError, match="has not guessed yet"):
+        played.result()
+    played.run()
+    world = World(80, 16)
+    events = []
+    for record in played.session.log.records():
+        world.apply(record)
+        events.append(record[2])
+    assert world.check is not None
+    assert world.check["ok"]
+    assert world.num_unknown == 0
+    probes = [event for event in events if event["type"] == "probe_timed"]
+    assert [probe["probe"] for probe in probes] == list(range(len(probes)))
+    result = played.result()
+    guesses = [probe for probe in probes if probe["says_secret"] is not None]
+    assert result.accuracy == sum(probe["says_secret"] == probe["is_secret"] for probe in guesses) / 8
+    assert result.right_us == tuple(probe["first_token_us"] for probe in guesses if probe["is_secret"])
+    added = [event for event in events if event["type"] == "request_added"]
+    assert len({event["prompt"] for event in added if any(name in event["prompt"] for name in SECRETS)}) > 8
+
+
+def test_scripts_follow_the_seed(small: ObservedModel) -> None:
+    def secrets(seed: int) -> list[bool]:
+        played = attack(small, shared=True, seed=seed, num_probes=10)
+        played.run()
+        return [probe.is_secret for probe in played.probes]
+
+    assert secrets(1) == secrets(1)
+    assert len({tuple(secrets(seed)) for seed in range(4)}) > 1
+
+
+def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: ObservedModel) -> None:
+    played = attack(small, shared=True, num_probes=4)
+    played.step()
+    other = played.session.add_prompt("hello hello world", template=False, max_new_tokens=3)
+    while played.has_work:
+        played.step()
+        if played.session.engine.scheduler.waiting and other >= 0:
+            waiting = played.session.engine.scheduler.waiting[-1].request_id
+            if waiting != other:
+                played.session.engine.cancel(waiting)  # a person cancels one of its prompts
+                other = -1
+    assert len([probe for probe in played.probes if probe.says_secret is not None]) in (3, 4)
+
+
+@pytest.fixture(scope="module")
+def observed(default_model: LoadedModel) -> Iterator[ObservedModel]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # fewer threads that wait for each other, steadier times
+    model = ObservedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
+    yield model
+    model.close()
+    torch.set_num_threads(before)
+
+
+def pooled(observed: ObservedModel, model: LoadedModel, *, shared: bool) -> float:
+    """Share of rightly judged guesses over all seeds."""
+    assert model.tokenizer is not None
+    results = [
+        run_timing_attack(observed, model.tokenizer, seed=seed, num_probes=NUM_PROBES, shared=shared) for seed in SEEDS
+    ]
+    for result in results:
+        assert len(result.right_us) == len(result.wrong_us) == NUM_PROBES // 2
+    accuracy = sum(result.accuracy for result in results) / len(results)
+    print(f"shared={shared}: {accuracy:.1%} of {NUM_PROBES * len(results)} guesses")
+    return accuracy
+
+
+def test_a_shared_cache_gives_the_secret_away(observed: ObservedModel, default_model: LoadedModel) -> None:
+    assert pooled(observed, default_model, shared=True) >= 0.9
+
+
+def test_a_salt_per_tenant_leaves_chance(observed: ObservedModel, default_model: LoadedModel) -> None:
+    assert 0.4 <= pooled(observed, default_model, shared=False) <= 0.6
