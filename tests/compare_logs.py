@@ -264,7 +264,7 @@ def forgetting_log(
     engine.add_request([30 + index for index in range(18)], max_new_tokens=max_new_tokens, prompt="a prompt")
     while engine.step():
         pass
-    one = {"index": 2, "of": "live", **lane("window", "forgetting", budget=budget)}
+    one = {"index": 2, **lane("window", "forgetting", budget=budget)}
     return {**header(config), "lane": one}, log.records()
 
 

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
 
 #: Files that take minutes: they come first, so that no process is left with one of them at the end.
-LONGEST = ("test_sweep", "test_page_live", "test_scenarios_live", "test_page_core", "test_default_model", "test_lenses")
+LONGEST = (
+    "test_sweep",
+    "test_timing",
+    "test_page_live",
+    "test_scenarios_live",
+    "test_page_core",
+    "test_default_model",
+    "test_lenses",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -329,7 +329,7 @@ def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:  
     assert "Nothing to compare in this recording." in page.locator(".lens-compare").inner_text()
     open_lens(page, forgetting_log())
     assert "This is lane 2 of a comparison: window=12." in page.locator(".lens-compare").inner_text()
-    assert page.locator(".compare-setup a").get_attribute("href") == "?session=live&lens=compare"
+    assert page.locator(".compare-setup a").get_attribute("href") == "?session=s&lens=compare"
 
 
 def test_inner_tabs_host_the_experiments(page: Any, four: Log) -> None:  # noqa: F811

@@ -58,6 +58,11 @@ export class Log {
     this.infos = new Map();
   }
 
+  /** In the session of one lane: that of the whole comparison. @returns {string} */
+  get comparisonId() {
+    return this.sessionId.replace(/\.\d+$/, '');
+  }
+
   /** Begin a log: nothing of the former one stays.
    * @param {{header: Header, logId: string, sessionId: string, kind: 'live'|'recording', firstSeq: number, headSeq?: number, checkpoint: any}} hello */
   begin({ header, logId, sessionId, kind, firstSeq, headSeq = -1, checkpoint }) {

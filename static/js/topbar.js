@@ -107,7 +107,7 @@ export class TopBar {
     if (!lane) return;
     this.lane.title = fill(compareLane.chipHint, { title: lane.title, about: lane.about });
     replace(this.lane, h('strong', {}, fill(compareLane.chip, { index: lane.index, spec: lane.spec })), ' ',
-      h('a', { href: `?session=${encodeURIComponent(this.ctx.log.sessionId.replace(/\.\d+$/, ''))}&lens=compare` }, compareLane.back));
+      h('a', { href: `?session=${encodeURIComponent(this.ctx.log.comparisonId)}&lens=compare` }, compareLane.back));
   }
 
   /** @param {Status|null} status @param {'connecting'|'open'|'lost'} connection */

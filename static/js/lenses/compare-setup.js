@@ -36,7 +36,7 @@ export class CompareSetup {
     const { header } = this.ctx.log;
     const choices = header?.lane_choices ?? [];
     const listens = header?.capabilities.includes('commands') ?? false;
-    const key = `${header?.lane?.of}/${listens}/${JSON.stringify(choices.map((choice) => choice.name))}`;
+    const key = `${header?.lane?.index}/${listens}/${JSON.stringify(choices.map((choice) => choice.name))}`;
     if (key === this.key) return;
     this.key = key;
     if (header?.lane) this.#isLane(header.lane);
@@ -44,10 +44,10 @@ export class CompareSetup {
     else this.#nothing(listens);
   }
 
-  /** The log of one lane has nothing to compare; that of the comparison has. @param {import('../types.d.ts').LaneHeader & {of: string}} lane */
+  /** The log of one lane has nothing to compare; that of the comparison has. @param {import('../types.d.ts').LaneHeader} lane */
   #isLane(lane) {
     replace(this.root, h('p', { class: 'lens-empty-title' }, fill(t.isLane, { index: lane.index, spec: lane.spec })), h('p', {}, t.isLaneLong),
-      h('a', { class: 'primary', href: `?session=${encodeURIComponent(lane.of)}&lens=compare` }, t.toComparison));
+      h('a', { class: 'primary', href: `?session=${encodeURIComponent(this.ctx.log.comparisonId)}&lens=compare` }, t.toComparison));
   }
 
   /** @param {boolean} listens */
