@@ -38,10 +38,11 @@ TIMING_CONFIG = EngineConfig(num_blocks=48, prefill_chunk=128, max_running=1)
 
 #: What A may have asked. They differ in the first block, so a wrong guess shares no block with the right one.
 SECRETS = ("asthma", "anaemia", "diabetes", "epilepsy", "migraine", "hepatitis", "insomnia", "depression")
-#: On the default model 49 tokens: three full blocks and one token, which is all that is left to compute after a hit.
+#: On the default model 65 tokens: four full blocks and one token, which is all that is left to compute after a hit.
 _PROMPT = (
     "Case {number}: {secret}. A doctor writes to a colleague about this patient. The letter names the illness and says "
-    "how long it has lasted, which medicine was given, and when the patient comes again. The letter is short."
+    "how long it has lasted, which medicine was given, and when the patient comes again. The letter is short. It "
+    "names the illness in its first line and asks one question at the end."
 )
 
 
