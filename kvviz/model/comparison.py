@@ -201,7 +201,6 @@ class Comparison:
         ]
         self._runs = [_LaneRun(session) for session in self.sessions]
         self._reference = self._runs[0]
-        self._tokenizer = tokenizer
         self._seed = config.seed
 
     @property
@@ -306,13 +305,13 @@ class Comparison:
 
     def _compare(self, reference_id: int, sampled: TokenSampled) -> None:
         """Let every lane read the token that the reference has just chosen, and note what each does there."""
-        wanted = self.main.runner.sampled.pop(reference_id).double()
+        wanted = self.main.runner.sampled[reference_id].double()
         for index, run in enumerate(self._runs):
             track = self._track(run, reference_id)
             if index == 0:
                 logits = wanted
             elif run.read_on(track, sampled.token_id):
-                logits = run.session.runner.sampled.pop(track.request_id).double()
+                logits = run.session.runner.sampled[track.request_id].double()
             else:
                 continue
             assert track.sampled is not None

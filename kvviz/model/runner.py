@@ -37,7 +37,7 @@ class ModelRunner:
     `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of all tokens
     of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed. `form` (None:
     as the model caches them): how entries are kept; `geometry` is that form's. `forced` [request]: the token that the
-    request's next sample must be; `sampled` [request]: the logits that its last sample was made from.
+    request's next sample must be; `sampled` [request]: the logits that a sample of the last step was made from.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class ModelRunner:
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         """One forward pass: new tokens of all segments → a sample for each segment that wants one."""
         wanted = [segment.sampling is not None for segment in segments]
+        self.sampled = {}
         plan = StepPlan.of(segments, self.cache.block_size)
         self.cache.begin(plan)
         if self.kept:
