@@ -179,6 +179,8 @@ def test_wrong_lanes_end_with_a_sentence(
 def test_wrong_commands_in_a_comparison_are_refused(server: Running) -> None:
     with server.connect() as page:
         assert "There is no lane" in refused(page, "start", config={"lanes": ["int5"]})
+        for spec in ("small=60000", "offload=60000"):
+            assert "a pool may take" in refused(page, "start", config={"lanes": [spec]})
         compared(server, page)
         assert "nothing can branch" in refused(page, "fork", request_id=0, position=44)
         assert "one text" in refused(page, "add_request", prompt="fox", num_samples=2)

@@ -63,6 +63,8 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
         config = engine_config(settings, bytes_per_token, max_pool_bytes)
         if settings.lanes is not None:
             lanes = parse_lanes(settings.lanes)
+            for lane in lanes:
+                check_pool(lane.config(config), bytes_per_token, max_pool_bytes)
             return ComparisonModel(
                 Comparison(
                     observed,
@@ -105,6 +107,13 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
                 setting="pool_bytes",
             )
         config = EngineConfig(**given, num_blocks=blocks_in_bytes(settings.pool_bytes, block_bytes))
+    check_pool(config, bytes_per_token, max_pool_bytes)
+    return config
+
+
+def check_pool(config: EngineConfig, bytes_per_token: int, max_pool_bytes: int) -> None:
+    """Raise `ConfigError`, with the arithmetic, when the pool or the host tier would be too large."""
+    block_bytes = config.block_size * bytes_per_token
     host_bytes = config.num_host_blocks * block_bytes
     if host_bytes > max_pool_bytes:
         raise ConfigError(
@@ -122,7 +131,6 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
             setting="num_blocks",
             high=max_pool_bytes // block_bytes,
         )
-    return config
 
 
 class SessionModel:

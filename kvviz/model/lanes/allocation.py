@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+from kvviz.config import MAX_NUM_BLOCKS, EngineConfig
 from kvviz.model.choices import Choice, Option, Registry
 
 
@@ -16,8 +17,8 @@ class Allocation(Choice):
     growing: ClassVar[bool] = False
 
     @abstractmethod
-    def settings(self, num_blocks: int) -> dict[str, Any]:
-        """Fields of `EngineConfig` that differ, for a pool of `num_blocks` blocks."""
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
+        """Fields that differ from `config`."""
 
 
 ALLOCATIONS: Registry[Allocation] = Registry()
@@ -31,7 +32,7 @@ class NoCache(Allocation):
     title = "No cache"
     about = "Every step computes the keys and values of all tokens again, because nothing was kept."
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """No KV cache, so no prefix cache, and each step takes the whole text."""
         return {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
 
@@ -44,7 +45,7 @@ class Contiguous(Allocation):
     title = "Reserved in one piece"
     about = "Takes the room of prompt and longest answer at once, as engines did before paging; most of it waits empty."
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """Everything is reserved when the request is let in."""
         return {"reserve": True}
 
@@ -58,9 +59,9 @@ class Concatenated(Allocation):
     about = "Makes a tensor that is one token longer for every token and copies the whole cache into it."
     growing = True
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """Blocks of one token, so that each token makes the pool grow."""
-        return {"block_size": 1, "num_blocks": 16 * num_blocks}
+        return {"block_size": 1, "num_blocks": min(MAX_NUM_BLOCKS, config.block_size * config.num_blocks)}
 
 
 @ALLOCATIONS.register
@@ -71,7 +72,7 @@ class NoPrefix(Allocation):
     title = "Without a prefix cache"
     about = "Forgets a prompt with the request that brought it, so the same beginning is computed again next time."
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """The prefix cache is off."""
         return {"prefix_cache": False}
 
@@ -87,7 +88,7 @@ class SmallPool(Allocation):
     value = "blocks"
     blocks: int
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """That many blocks."""
         return {"num_blocks": self.blocks}
 
@@ -103,6 +104,6 @@ class Offload(Allocation):
     value = "blocks"
     blocks: int
 
-    def settings(self, num_blocks: int) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> dict[str, Any]:
         """That many blocks, and a host tier as large as the ordinary pool."""
-        return {"num_blocks": self.blocks, "num_host_blocks": num_blocks, "offload": True}
+        return {"num_blocks": self.blocks, "num_host_blocks": config.num_blocks, "offload": True}

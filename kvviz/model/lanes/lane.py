@@ -58,7 +58,7 @@ class Lane:
         """The engine's configuration for this lane. Raises `ConfigError`."""
         settings: dict[str, Any] = {}
         for allocation in self.allocations:
-            settings.update(allocation.settings(config.num_blocks))
+            settings.update(allocation.settings(config))
         if self.policy is not None and self.policy.window_size is None:
             settings["prefix_cache"] = False  # what a hit was attended to in another request is not known
             if self.policy.whole_prompt:
