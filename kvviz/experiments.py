@@ -176,7 +176,9 @@ def run_timing_attack(
     observed: ObservedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
 ) -> TimingResult:
     """One attack in a session of its own, without captured frames."""
-    attack = open_timing_attack(observed, tokenizer, _session, shared=shared, seed=seed, num_probes=num_probes)
+    from kvviz.model.session import ModelSession
+
+    attack = open_timing_attack(observed, tokenizer, ModelSession, shared=shared, seed=seed, num_probes=num_probes)
     attack.session.capture = False
     attack.run()
     return attack.result()
@@ -211,12 +213,6 @@ def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float
         torch.mv(matrix, vector)
         best_s = min(best_s, time.perf_counter() - began_s)
     return matrix.nbytes / best_s
-
-
-def _session(*arguments: object, **options: object) -> ModelSession:
-    from kvviz.model.session import ModelSession
-
-    return ModelSession(*arguments, **options)  # type: ignore[arg-type]
 
 
 def _script(seed: int, num_probes: int) -> list[_Turn]:

@@ -263,7 +263,7 @@ class ComparisonModel:
         return tuple(
             LaneLog(
                 Run(session.log, comparison.header(index), session.frames),
-                lambda session=session: session.num_settled,  # type: ignore[misc]
+                partial(getattr, session, "num_settled"),
             )
             for index, session in enumerate(comparison.sessions)
             if index
@@ -285,34 +285,13 @@ class ComparisonModel:
 
         return {**self._comparison.header(), "lane_choices": choices()}
 
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-        priority: int = 0,
-        num_samples: int = 1,
-        needle: bool = False,
-    ) -> int:
+    def add_prompt(self, prompt: str, *, num_samples: int = 1, **options: Any) -> int:
         """Give a prompt to all lanes."""
         if num_samples > 1:
             raise RequestError(
                 f"A comparison writes one text, but {num_samples} samples were asked for; leave them out.", code="lanes"
             )
-        return self._comparison.add_prompt(
-            prompt,
-            needle=needle,
-            template=template,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            salt=salt,
-            continues=continues,
-            priority=priority,
-        )
+        return self._comparison.add_prompt(prompt, **options)
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
         """Refuse: the lanes read one text."""
