@@ -39,7 +39,7 @@ class Choice:
     options: ClassVar[tuple[Option, ...]] = ()
     value: ClassVar[str | None] = None
 
-    def __init__(self, **given: int) -> None:
+    def __init__(self, /, **given: int) -> None:
         known = {option.name: option for option in self.options}
         for name in given:
             if name not in known:

@@ -24,7 +24,7 @@ MAX_SPEC_LENGTH = 120
 REFERENCE = "gqa"
 
 _REGISTRIES = (CODECS, POLICIES, ALLOCATIONS)
-_NUMBER = re.compile(r"-?[0-9]{1,12}\Z")
+_NUMBER = re.compile(r"-?[0-9]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,12 @@ class Lane:
         """The engine's configuration for this lane. Raises `ConfigError`."""
         settings: dict[str, Any] = {}
         for allocation in self.allocations:
-            settings.update(allocation.settings(config))
+            for name, value in allocation.settings(config).items():
+                if settings.setdefault(name, value) != value:
+                    raise ConfigError(
+                        f"The lane {self.spec} sets {name} to {settings[name]} and to {value}; leave one of them out.",
+                        setting=name,
+                    )
         if self.policy is not None and self.policy.window_size is None:
             settings["prefix_cache"] = False  # what a hit was attended to in another request is not known
             if self.policy.whole_prompt:
@@ -171,6 +176,8 @@ def _parse_part(text: str) -> Choice:
                 f"In the lane {name} a whole number is expected in {shown(pair)}; write it as option=number.",
                 setting=name,
             )
+        if key in given:
+            raise ConfigError(f"In the lane {name} the option {shown(key)} came twice; leave one out.", setting=name)
         given[key] = int(value)
     return choice(**given)
 
