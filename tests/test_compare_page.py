@@ -1,0 +1,172 @@
+"""A comparison on the served page: what its table says is what the command line prints for the same prompt and lanes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvviz.cli import main
+from kvviz.limits import Limits
+from kvviz.recording import Recording
+from kvviz.server import ServerConfig
+from kvviz.sources import worker
+from kvviz.sources.model import load_model
+from tests.browser import Watched, open_browser
+from tests.running import Running, running, wait_for
+from tests.small_models import small_model
+from tests.test_live_model import letters_tokenizer
+
+UNITS = {
+    "": 1,
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "ms": 1,
+    "s": 1000,
+    "%": Decimal("0.01"),
+}
+#: What a clock says differs from run to run; the rest is the same in every run.
+TIMES = ("ms_per_token", "first_token_ms")
+FIGURES = (
+    *("bytes_per_token", "held_bytes", "read_bytes", "kv_projections", "kept_share", "copied_bytes"),
+    *("mean_kl", "top1_agreement", "first_divergence", "perplexity", "max_abs_logit_diff"),
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> list[dict[str, Any]]:
+    """The lanes that `kvviz compare … --json` prints."""
+    monkeypatch.setattr("sys.argv", ["kvviz", "compare", *arguments, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    return list(json.loads(capsys.readouterr().out)["lanes"])
+
+
+def says(text: str, value: float | None) -> bool:
+    """Whether a cell of the page tells a figure, as exactly as its digits allow."""
+    if value is None:
+        return text in ("none", "–")
+    number = re.fullmatch(r"(?:token )?([\d,.]+(?:e-\d+)?)\s*(\w+|%)?(?: · .*)?", text)
+    assert number is not None, text
+    digits, unit = Decimal(number[1].replace(",", "")), UNITS[number[2] or ""]
+    step = Decimal(1).scaleb(int(digits.as_tuple().exponent))
+    return abs(digits - Decimal(value) / unit) <= step * Decimal("0.5000001")
+
+
+def cells(page: Any, figure: str) -> list[str]:
+    """What the page's table says of every lane; nothing when the row is not shown."""
+    row = page.locator(f"tr[data-figure={figure}]:visible")
+    return [text.strip() for text in row.locator(".compare-value").all_inner_texts()]
+
+
+def check_table(page: Any, lanes: list[dict[str, Any]], figures: tuple[str, ...] = FIGURES) -> None:
+    """Every figure of every lane; a row that is not shown has nothing to tell."""
+    for figure in figures:
+        told = cells(page, figure)
+        if not told:
+            assert figure in ("kept_share", "copied_bytes")
+            assert {lane[figure] for lane in lanes} <= {0, 1}
+            continue
+        for text, lane in zip(told, lanes, strict=True):
+            assert says(text, lane[figure]), (figure, lane["name"], text, lane[figure])
+
+
+def show_end(page: Any) -> None:
+    """The lens at the end of the log."""
+    page.evaluate("() => { const {timeline} = kvviz.ctx; timeline.pause?.(); timeline.seek(timeline.head, 0); }")
+    page.wait_for_selector("tr[data-figure=mean_kl]")
+    page.wait_for_function("() => kvviz.stage.lens?.inner?.lanes?.count === kvviz.stage.lens.inner.lanes.planned")
+
+
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        ("gqa", "mqa", "int4,group=16", "window=8"),
+        ("mha", "no-cache", "h2o=12"),
+    ],
+)
+def test_the_page_tells_the_figures_of_the_command_line(
+    lanes: tuple[str, ...], browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    model, output = tmp_path / "model", tmp_path / "run.kvviz"
+    small = small_model("llama")
+    small.generation_config.eos_token_id = None
+    small.save_pretrained(model)
+    letters_tokenizer().save_pretrained(model)
+    options = [part for lane in lanes for part in ("--lane", lane)]
+    figures = printed(
+        monkeypatch,
+        capsys,
+        *("the quick brown fox jumps over the lazy dog", *options, "--model", str(model)),
+        *("--max-new-tokens", "20", "-o", str(output)),
+    )
+    assert Recording.open(output).header["lanes"][-1]["spec"] == lanes[-1]
+    with running(ServerConfig(replay_path=output)) as server:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        watched = Watched(page, server.url.split("/")[2])
+        page.goto(f"{server.url}/?lens=compare")
+        page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+        show_end(page)
+        check_table(page, figures, (*FIGURES, *TIMES))
+        assert (watched.errors, watched.foreign) == ([], [])
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    limits = Limits()
+    load = load_model(None, "float32", frame_bytes=limits.frame_bytes, max_pool_bytes=limits.max_pool_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "NICENESS", 0)  # other tests beside it must not starve the model
+        with running(ServerConfig(recordings_dir=tmp_path_factory.mktemp("recordings"), first_prompt=None), load) as at:
+            yield at
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(("preset", "needle"), [("bits", False), ("forgetting", False), ("needle", True)])
+def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
+    preset: str, needle: bool, browser: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """One click; then the same lanes by the command line in a session of its own tell the same figures."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    watched = Watched(page, live.url.split("/")[2])
+    page.goto(f"{live.url}/?lens=compare")
+    wait_for(lambda: page.evaluate("() => kvviz.ctx.log.kind") == "live", 60)
+    log_id = page.evaluate("() => kvviz.ctx.log.logId")
+    page.click(f"[data-preset={preset}]:enabled")
+    wait_for(lambda: page.evaluate("() => kvviz.ctx.log.logId") != log_id)
+    page.evaluate("() => kvviz.ctx.send({command: 'set_rate', steps_per_second: null})")
+    with live.connect() as socket:
+        socket.until(lambda message: message["type"] == "status" and message["play"]["idle"], 240)
+        header, records = socket.hellos[-1]["header"], socket.records
+    wait_for(lambda: page.evaluate("() => kvviz.ctx.log.lastSeq") == records[-1][0], 60)
+    show_end(page)
+    added = next(event for _, _, event in records if event["type"] == "request_added")
+    options = [part for lane in header["lanes"] for part in ("--lane", lane["spec"])]
+    prompt = [] if needle else [page.input_value("#compare-prompt")]
+    figures = printed(
+        monkeypatch,
+        capsys,
+        *(*prompt, *options, *(["--needle"] if needle else [])),
+        *("--max-new-tokens", str(added["max_new_tokens"]), "--seed", str(header["settings"]["seed"])),
+    )
+    check_table(page, figures)
+    if needle:
+        told = page.locator("tr[data-figure=needle] .compare-value").all_inner_texts()
+        assert [text == "found" for text in told] == [lane["needle_found"] for lane in figures]
+    assert page.evaluate("() => kvviz.ctx.timeline.keyframes.wrong") is None
+    assert (watched.errors, watched.foreign) == ([], [])
+    page.close()
