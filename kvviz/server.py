@@ -28,6 +28,7 @@ from kvviz.sources.loading import Load, LoadStatus
 from kvviz.sources.model import load_model
 from kvviz.web.api import api_routes
 from kvviz.web.guard import Guard, SecurityHeaders
+from kvviz.web.plotly import plotly_route
 from kvviz.web.prefix import Prefix, check_root_path
 from kvviz.web.replies import add_error_handlers
 from kvviz.web.socket import serve_websocket
@@ -107,6 +108,7 @@ def create_app(
     app.state.sessions = sessions
     add_error_handlers(app)
     app.include_router(api_routes(sessions))
+    app.include_router(plotly_route())
     _add_page(app, assets.templates)
     app.mount("/static", PageFiles(directory=assets.static, check_dir=False))
 
