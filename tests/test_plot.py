@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import distribution
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def test_a_chart_under_the_strict_policy(opened: Watched) -> None:
     page.evaluate(DRAW)
     page.wait_for_selector(".plot-area .main-svg")
     at = page.evaluate(
-        "() => { const {xaxis} = document.querySelector('.plot-area')._fullLayout; return xaxis._offset + xaxis.l2p(1); }"
+        "() => { const {xaxis} = document.querySelector('.plot-area')._fullLayout;"
+        " return xaxis._offset + xaxis.l2p(1); }"
     )
     page.locator(".plot-area").hover(position={"x": at, "y": 200})
     page.wait_for_function("document.querySelector('.plot-area').textContent.includes('a & b')")
@@ -204,7 +206,7 @@ def test_the_table_is_the_chart_in_numbers(opened: Watched) -> None:
     )
     assert len(shown) == 200
     assert shown[-1] == 4999
-    assert {b - a for a, b in zip(shown, shown[1:], strict=False)} == {25}
+    assert {b - a for a, b in pairwise(shown)} == {25}
 
 
 def test_a_script_that_does_not_come_is_told_and_asked_for_again(opened: Watched) -> None:
