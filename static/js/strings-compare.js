@@ -70,9 +70,25 @@ export const compareLens = {
     same: '{lane}, token {index}: {token}, as the reference', own: '{lane}, token {index}: the reference took {taken}; this lane, having read the same text, says {own} (KL {kl})', free: 'writing by itself it has {free} here',
     ref: '{lane}, token {index}: {token}', over: 'its own text has ended',
     note: ['From its first difference on a lane shows the text that it writes by itself.', 'below a token: having read the reference’s text, it would have said another one there.'], unequal: 'The sign for unequal',
+    earlier: '‹ first difference: token {n}', later: 'first difference: token {n} ›',
+    exactNote: 'Exact: at every token the most probable one is the reference’s, and no logit is off by more than {limit}, which is rounding.',
+  },
+  nTokens: { one: '1 token', many: '{n} tokens' },
+  summary: {
+    label: 'Each lane: what it costs, and what it does to the text', kl: '· KL {kl}', first: 'first difference: token {n}', firstHint: 'Show the first token at which {lane} differs',
+    found: '✓ hidden word found', lost: '✗ hidden word lost',
+  },
+  lead: {
+    none: '–', times: '{x}×', later: 'measured from the second token on',
+    bytes_per_token: { of: 'per token', times: 'the cache', beside: '{own} per token, not {other}', same: '{own} per token too' },
+    held_bytes: { of: 'of cache', times: 'the cache', beside: '{own} held, not {other}', same: '{own} held too' },
+    read_bytes: { of: 'of cache', times: 'the reading', beside: '{own} per token, not {other}', same: '{own} per token too' },
+    copied_bytes: { of: 'copied', times: 'the copying', beside: 'because its cache grew', same: '' },
+    first_token_ms: { of: 'to the first token', times: 'the wait', beside: '{own} to the first token, not {other}', same: '{own} to the first token too' },
+    ms_per_token: { of: 'per token', times: 'the time', beside: '{own} per token, not {other}', same: '{own} per token too' },
   },
   badge: {
-    proved: '✓ identical tokens · max |Δ logit| {diff}', wrong: '✗ not exact: {why}', lossy: 'lossy: {n} of {all} tokens as the reference', none: 'not measured yet',
+    proved: '✓ exact: same tokens, logits ±{diff}', wrong: '✗ not exact: {why}', lossy: '{n} of {all} as the reference', none: 'not measured yet',
     tokens: '{n} of {all} tokens differ', logits: 'max |Δ logit| {diff} exceeds {limit}', reference: 'reference',
   },
   figures: {
@@ -90,11 +106,12 @@ export const compareLens = {
   charts: {
     kl: 'KL to the reference at each token', klNote: 'nats, logarithmic; on the lowest line: {floor} or less', klNone: 'No lane here is lossy: nothing to draw. Their badges say how exact they are.',
     ms: 'Milliseconds per token', msNote: 'after the first token; measured on this machine, where the lanes share it',
-    work: 'K/V projections so far', workCached: 'with a cache: N', workNone: 'without: N(N+1)/2', workNote: 'N tokens from nothing: N with a cache, N(N+1)/2 without. Here {p} prompt tokens and then {n} new ones: {cached} with, {none} without.',
+    work: 'K/V projections so far', workCached: 'N', workNone: 'N(N+1)/2', workNote: 'N tokens from nothing: N with a cache, N(N+1)/2 without. Here {p} prompt tokens and then {n} new ones: {cached} with, {none} without.',
     token: 'new token', all: '{lane}: last {last}, largest {most}',
   },
   errors: {
-    title: 'How far K and V are from the reference’s', note: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads', pending: 'Measured now and then; not yet in this run.',
+    title: 'How far K and V are from the reference’s', note: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads. Each lane has a scale of its own; the bars below compare their largest errors.', noteOne: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads.',
+    pending: 'Measured now and then; not yet in this run.', largest: 'largest {max}', zero: 'none yet', zeroBits: 'What a step has just written is still there in full precision; the error shows once it is stored in fewer bits and read back.', zeroOther: 'So far every entry is as in the reference.',
     k: 'K', v: 'V', layer: 'layer', one: '{lane}: K mean {k}, largest {kMax} in layer {kLayer}; V mean {v}, largest {vMax} in layer {vLayer}', exactOnly: 'No lossy lane: nothing to measure.', cell: '{lane}, layer {layer}, KV head {head}: K {k}, V {v}',
   },
   kept: { title: 'What is forgotten', one: '{lane} keeps {percent} of its entries', link: 'see which ones in its Cache' },
@@ -105,5 +122,5 @@ export const compareLens = {
     heads: ['4–8× smaller with GQA', 'bytes per token, MHA ÷ GQA'], bits: ['2–4× smaller with int8 or int4', 'bytes per token, full precision ÷ {lane}'],
     add: 'not measured: add {lanes}', and: ' and ', or: ' or ',
   },
-  describe: '{n} lanes of request {letter}, {count} of {all} new tokens. {lanes}', describeLane: '{lane}: {badge}.', describeSetup: 'A form to choose the lanes of a comparison.', describeNone: 'This run has no lanes.',
+  describe: '{n} lanes of request {letter}, {count} of {all} new tokens. {lanes}', describeLane: '{lane}: {cost}; {badge}.', describeSetup: 'A form to choose the lanes of a comparison.', describeNone: 'This run has no lanes.',
 };

@@ -36,7 +36,11 @@ export class CompareCharts {
 
   /** @param {Lanes} lanes @param {number} width */
   update(lanes, width) {
-    for (const chart of [this.kl, this.ms, this.work]) chart.width = Math.round(width);
+    const room = Math.max(...lanes.lanes.map((lane) => lane.header.spec.length)) + t.workNone.length + 3;
+    for (const chart of [this.kl, this.ms, this.work]) {
+      chart.width = Math.round(width);
+      chart.room = room;
+    }
     const lossy = lossyLanes(lanes);
     if (lanes.key !== this.key) {
       this.key = lanes.key;

@@ -1,8 +1,12 @@
-/** How far each lossy lane's K and V are from the reference's: layers by KV heads, K and V side by side, on one scale. */
+/**
+ * How far each lossy lane's K and V are from the reference's: layers by KV heads, K and V side by side, each lane on a
+ * scale of its own, for their errors differ by orders of magnitude; a bar below each map compares the scales.
+ */
 import { h, replace, setText } from '../dom.js';
 import { percent, fill } from '../text.js';
 import { lossyLanes } from './compare-model.js';
 import { laneMark } from './lane-mark.js';
+import { niceTop } from './line-chart.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../types.d.ts').Ctx} Ctx */
@@ -21,8 +25,7 @@ export class CompareErrors {
     this.ctx = ctx;
     this.note = h('p', { class: 'compare-note' });
     this.maps = h('div', { class: 'compare-maps' });
-    this.scale = h('p', { class: 'compare-scale' });
-    this.root = h('figure', { class: 'compare-errors' }, h('figcaption', {}, t.title), this.maps, this.scale, this.note);
+    this.root = h('figure', { class: 'compare-errors' }, h('figcaption', {}, t.title), this.maps, this.note);
   }
 
   /** @param {Lanes} lanes */
@@ -34,18 +37,25 @@ export class CompareErrors {
     this.key = key;
     this.shown = found;
     const known = lossy.filter((lane) => lane.errors !== null);
-    let most = 0;
-    for (const { errors } of known) for (const map of [errors?.key_error, errors?.value_error]) for (const row of map ?? []) most = Math.max(most, ...row);
-    setText(this.note, lossy.length === 0 ? t.exactOnly : known.length === 0 ? t.pending : fill(t.note, { n: known[0].errors?.num_tokens ?? 0 }));
-    replace(this.scale, known.length > 0 && [h('span', { class: 'lens-number' }, '0 %'), h('span', { class: 'ramp' }), h('span', { class: 'lens-number' }, percent(most))]);
-    replace(this.maps, known.map((lane) => {
-      const errors = /** @type {LaneErrorsMeasured} */ (lane.errors);
-      const text = textOf(lane.header.spec, errors);
-      return h('div', { class: 'compare-map' }, h('div', { class: 'compare-map-name' }, laneMark(lane.index), h('code', {}, lane.header.spec)),
-        h('div', { class: 'compare-map-pair', role: 'img', 'aria-label': text, title: text },
-          [/** @type {const} */ ([t.k, errors.key_error, 'word-k']), /** @type {const} */ ([t.v, errors.value_error, 'word-v'])].map(([letter, map, name]) => h('div', { class: 'compare-map-half' }, h('strong', { class: name }, letter), this.#map(map, most)))),
-        h('p', { class: 'visually-hidden' }, text));
-    }));
+    const most = Math.max(0, ...known.map(({ errors }) => largestOf(errors)));
+    setText(this.note, lossy.length === 0 ? t.exactOnly : known.length === 0 ? t.pending : fill(known.length > 1 ? t.note : t.noteOne, { n: known[0].errors?.num_tokens ?? 0 }));
+    replace(this.maps, known.map((lane) => this.#lane(lane, most)));
+  }
+
+  /** @param {import('./compare-model.js').Lane} lane @param {number} most largest error of all lanes */
+  #lane({ index, header, errors: measured }, most) {
+    const errors = /** @type {LaneErrorsMeasured} */ (measured);
+    const largest = largestOf(errors);
+    const name = h('div', { class: 'compare-map-name' }, laneMark(index), h('code', {}, header.spec));
+    if (largest === 0) return h('div', { class: 'compare-map' }, name, h('p', { class: 'compare-map-zero' }, h('strong', {}, t.zero), ' ', header.family === 'bits' ? t.zeroBits : t.zeroOther));
+    const top = niceTop(largest);
+    const text = textOf(header.spec, errors);
+    const halves = [/** @type {const} */ ([t.k, errors.key_error, 'word-k']), /** @type {const} */ ([t.v, errors.value_error, 'word-v'])];
+    return h('div', { class: 'compare-map' }, name,
+      h('div', { class: 'compare-map-pair', role: 'img', 'aria-label': text, title: text },
+        halves.map(([letter, map, word]) => h('div', { class: 'compare-map-half' }, h('strong', { class: word }, letter), this.#map(map, top)))),
+      h('p', { class: 'compare-scale' }, h('span', { class: 'lens-number' }, '0'), h('span', { class: 'ramp' }), h('span', { class: 'lens-number' }, percent(top))),
+      h('p', { class: 'compare-largest' }, h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }), fill(t.largest, { max: percent(largest) })));
   }
 
   /** One cell a pixel, blown up by the style sheet; layer 0 at the bottom. @param {readonly (readonly number[])[]} map @param {number} most @returns {HTMLCanvasElement} */
@@ -63,6 +73,11 @@ export class CompareErrors {
     context.putImageData(image, 0, 0);
     return canvas;
   }
+}
+
+/** @param {LaneErrorsMeasured|null} errors @returns {number} */
+function largestOf(errors) {
+  return errors ? Math.max(0, ...errors.key_error.flat(), ...errors.value_error.flat()) : 0;
 }
 
 /** @param {string} lane @param {LaneErrorsMeasured} errors @returns {string} */

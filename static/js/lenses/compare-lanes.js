@@ -9,6 +9,7 @@ import { CompareFigures } from './compare-figures.js';
 import { CompareKept } from './compare-kept.js';
 import { lanesAt } from './compare-model.js';
 import { CompareSetup } from './compare-setup.js';
+import { CompareSummary } from './compare-summary.js';
 import { CompareTape } from './compare-tape.js';
 import { CompareNeedle } from './compare-needle.js';
 import { describeLanes } from './compare-text.js';
@@ -23,8 +24,9 @@ const t = texts.compare;
 /** Below this width the parts stand one below the other. */
 const WIDE_EM = 62;
 const TELL_MS = 200;
-/** Between the columns. */
+/** Between the columns, and the share of the charts, as the style sheet has it. */
 const GAP = 36;
+const CHARTS = 1 / 2.2;
 
 export class CompareLanes {
   /** The form is open although lanes run. */
@@ -46,6 +48,7 @@ export class CompareLanes {
     replace(bar, this.change);
     this.setup = new CompareSetup(ctx, () => { this.changing = false; });
     this.tape = new CompareTape(ctx);
+    this.summary = new CompareSummary((lane, index) => this.tape.show(lane, index));
     this.figures = new CompareFigures(ctx);
     this.charts = new CompareCharts(ctx);
     this.errors = new CompareErrors(ctx);
@@ -56,7 +59,7 @@ export class CompareLanes {
     this.columns = h('div', { class: 'compare-columns' },
       h('div', { class: 'compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.claims.root),
       h('div', { class: 'compare-column' }, this.charts.root, this.errors.root));
-    this.run = h('div', { class: 'compare-run' }, this.tape.root, this.waiting, this.columns);
+    this.run = h('div', { class: 'compare-run' }, this.summary.root, this.tape.root, this.waiting, this.columns);
     this.scroll = h('div', { class: 'compare-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.setup.root, this.run);
     root.append(this.scroll);
     this.size = new SizeWatch(this.scroll, () => ctx.ui.changes.emit('ui'));
@@ -104,6 +107,7 @@ export class CompareLanes {
     this.waiting.hidden = measured;
     this.columns.hidden = !measured;
     this.tape.root.hidden = !measured;
+    this.summary.root.hidden = !measured;
     if (!measured) return;
     this.tape.update(lanes, width);
     if (ctx.timeline.moving && performance.now() - this.toldAt < TELL_MS) {
@@ -111,8 +115,9 @@ export class CompareLanes {
       return;
     }
     this.toldAt = performance.now();
+    this.summary.update(lanes);
     this.figures.update(lanes, ctx.log.sessionId);
-    this.charts.update(lanes, this.wide ? (width - GAP) / 2 : width);
+    this.charts.update(lanes, this.wide ? (width - GAP) * CHARTS : width);
     this.kept.update(lanes, ctx.log.sessionId);
     this.errors.update(lanes);
     this.needle.update(lanes);

@@ -4,9 +4,11 @@
  */
 import { CanvasStack, SizeWatch, textWidth, useFont } from '../canvas.js';
 import { h, icon, replace, setText } from '../dom.js';
-import { badgeOf, cellText } from './compare-text.js';
+import { EXACT_LIMIT } from '../lane-figures.js';
+import { fill } from '../text.js';
+import { cellText } from './compare-text.js';
 import { laneMark } from './lane-mark.js';
-import { drawCell, drawFlag, drawRing, hasLead, LEAD_EM, tapeText } from './tape-cells.js';
+import { drawCell, drawFlag, drawPointer, drawRing, hasLead, LEAD_EM, tapeText } from './tape-cells.js';
 import { texts } from './texts.js';
 import { Tip } from './tip.js';
 
@@ -21,6 +23,12 @@ const FOLLOW_MS = 120;
 const UNEQUAL = 'M2 4.5h12v2H2zM2 9.5h12v2H2zM9.6 1l1.8.7L6.4 15l-1.8-.7z';
 /** What a column has beside its token: padding, and the gap to the next one. */
 const COLUMN_PAD = 1.25;
+/** Below a token, for the flag; above it, where the box is narrow, for the lane. */
+const FLAG_LINE = 1.4;
+const PLAIN_LINE = 0.5;
+const LABEL_LINE = 1.6;
+/** What of the box is left of a first difference that is shown. */
+const SHOWN_AT = 0.25;
 /** Room for the words at a first difference. */
 const FLAG_EM = 7.4;
 
@@ -35,6 +43,8 @@ export class CompareTape {
   focused = false;
   atEnd = true;
   stale = true;
+  /** Where each lane's row begins, and the last one ends. */
+  tops = [0];
   labelKey = '';
   /** What of the columns is left of the box. */
   left = 0;
@@ -52,10 +62,11 @@ export class CompareTape {
     this.newest = h('button', { type: 'button', class: 'small-button compare-newest', hidden: true, on: { click: () => { this.#toEnd(); this.#dirty(); } } }, t.newest);
     this.note = h('p', { class: 'compare-note' }, t.note[0], ' ', icon(UNEQUAL, 'icon unequal'), h('span', { class: 'visually-hidden' }, t.unequal), ' ', t.note[1]);
     this.frame = h('div', { class: 'compare-tape-frame', role: 'group', 'aria-label': t.label }, this.labels, this.scroll, this.box, this.newest);
-    this.root = h('div', { class: 'compare-tape' }, this.frame, this.note);
+    this.exact = h('p', { class: 'compare-note', hidden: true }, fill(t.exactNote, { limit: EXACT_LIMIT }));
+    this.root = h('div', { class: 'compare-tape' }, this.frame, this.note, this.exact);
     this.stack = new CanvasStack(this.sticky, ['tape']);
     this.tip = new Tip(this.frame);
-    this.size = new SizeWatch(this.scroll, () => this.#dirty());
+    this.size = new SizeWatch(this.scroll, () => { if (this.atEnd && this.lanes) this.#toEnd(); this.#dirty(); });
     this.#listen();
   }
 
@@ -86,6 +97,18 @@ export class CompareTape {
   #dirty() {
     this.stale = true;
     this.ctx.ui.changes.emit('ui');
+  }
+
+  /** @param {number} lane @param {number} index */
+  show(lane, index) {
+    this.cursor = { lane, index };
+    const most = this.#mostLeft;
+    this.#scrollTo(Math.max(0, Math.min(most, this.edges[index] - this.size.width * SHOWN_AT)));
+    this.atEnd = false;
+    this.#follow();
+    this.#tell();
+    this.#dirty();
+    this.box.focus({ preventScroll: true });
   }
 
   #toEnd() {
@@ -122,10 +145,14 @@ export class CompareTape {
     const line = Math.round(em * 1.9);
     this.space = {
       em, small, line, axis: Math.round(small * 1.6),
-      rowHeight: Math.round(this.wide ? Math.max(line + small * 1.5, small * 3.5) : line + small * 1.5 + small * 3.1), labelHeight: this.wide ? 0 : Math.round(small * 3.1),
+      labelHeight: this.wide ? 0 : Math.round(small * LABEL_LINE),
     };
-    const height = this.space.axis + lanes.lanes.length * this.space.rowHeight;
-    for (const [name, value] of Object.entries({ '--tape-height': height, '--tape-row': this.space.rowHeight, '--tape-axis': this.space.axis })) this.frame.style.setProperty(name, `${value}px`);
+    this.tops = [this.space.axis];
+    for (const lane of lanes.lanes) {
+      const below = canDiffer(lane) ? FLAG_LINE : this.wide ? PLAIN_LINE : 0;
+      this.tops.push(Math.round(this.tops[lane.index] + this.space.labelHeight + line + small * below));
+    }
+    for (const [name, value] of Object.entries({ '--tape-height': this.tops[lanes.lanes.length], '--tape-line': this.wide ? line : this.space.labelHeight, '--tape-axis': this.space.axis })) this.frame.style.setProperty(name, `${value}px`);
     this.frame.classList.toggle('compare-tape-wide', this.wide);
     this.#labelLanes();
     this.#measure();
@@ -134,13 +161,12 @@ export class CompareTape {
 
   #labelLanes() {
     const { lanes } = /** @type {Lanes} */ (this.lanes);
-    const badges = lanes.map((lane) => badgeOf(lane));
-    const key = JSON.stringify([this.wide, lanes.map((lane) => lane.header.spec), badges]);
+    const key = JSON.stringify([this.tops, lanes.map((lane) => lane.header.spec)]);
     if (key === this.labelKey) return;
     this.labelKey = key;
-    replace(this.labels, lanes.map((lane, i) => h('div', { class: 'compare-label' },
-      h('div', { class: 'compare-label-name', title: lane.header.about }, laneMark(lane.index), h('strong', {}, lane.title), h('code', {}, lane.header.spec)),
-      h('div', { class: `lane-badge lane-badge-${badges[i].kind}`, title: badges[i].text }, badges[i].text))));
+    this.exact.hidden = !lanes.some((lane) => lane.index > 0 && lane.header.exact);
+    replace(this.labels, lanes.map((lane) => h('div', { class: 'compare-label', style: { '--tape-row': `${this.tops[lane.index + 1] - this.tops[lane.index]}px` } },
+      h('div', { class: 'compare-label-name', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
   }
 
   /** Columns as wide as their widest token; those that are known stay. */
@@ -168,7 +194,7 @@ export class CompareTape {
   }
 
   get #space() {
-    return this.space ?? { em: 14, small: 12, line: 27, axis: 19, rowHeight: 46, labelHeight: 0 };
+    return this.space ?? { em: 14, small: 12, line: 27, axis: 19, labelHeight: 0 };
   }
 
   /** What stands in a cell: the reference's token, or after the first difference the lane's own text. @param {Lane} lane @param {number} i @returns {Piece|null} */
@@ -184,8 +210,8 @@ export class CompareTape {
     if (!lanes || !this.stale || size.width === 0) return;
     this.stale = false;
     const { palette, ui } = this.ctx;
-    const { em, small, line, axis, rowHeight, labelHeight } = this.#space;
-    const height = axis + lanes.lanes.length * rowHeight;
+    const { em, small, line, axis, labelHeight } = this.#space;
+    const height = this.tops[lanes.lanes.length];
     stack.resize(size.width, height);
     this.newest.hidden = this.atEnd;
     const context = stack.clear('tape');
@@ -200,12 +226,16 @@ export class CompareTape {
         paint(index, this.edges[index] - left, this.edges[index + 1] - this.edges[index] - em * 0.25);
       }
     };
-    const top = (/** @type {number} */ row) => axis + row * rowHeight + labelHeight;
+    const top = (/** @type {number} */ row) => this.tops[row] + labelHeight;
     useFont(context, palette.font('text-xs'));
     context.fillStyle = palette.css('ink-3');
     each((index, x) => { if (!ui.projector || index % 10 === 0) context.fillText(String(index), x + em * 0.35, axis / 2); });
     each((index, x, width) => lanes.lanes.forEach((lane, row) => drawCell(context, palette, lane, this.#piece(lane, index), index, x, top(row), width, line)));
     each((index, x) => lanes.lanes.forEach((lane, row) => drawFlag(context, palette, lane, index, x + line * 0.18, top(row) + line + small * 0.65, small)));
+    lanes.lanes.forEach((lane, row) => {
+      const at = lane.index > 0 ? lane.figures?.first_divergence ?? null : null;
+      if (at !== null) drawPointer(context, palette, at, this.edges[at] - left, size.width, top(row) + line + small * 0.65);
+    });
     each((index, x, width) => {
       if (index === selected) drawRing(context, palette, x, 1, width, height - 2);
       if (this.focused && index === this.cursor.index) drawRing(context, palette, x, top(this.cursor.lane), width, line);
@@ -230,7 +260,8 @@ export class CompareTape {
     if (!lanes) return null;
     const area = scroll.getBoundingClientRect();
     const x = event.clientX - area.left + this.left;
-    const lane = Math.floor((event.clientY - area.top - this.#space.axis) / this.#space.rowHeight);
+    const y = event.clientY - area.top;
+    const lane = this.tops.findLastIndex((top) => top <= y);
     return lane < 0 || lane >= lanes.lanes.length || x >= this.edges[lanes.count] ? null : { lane, index: this.#columnAt(x) };
   }
 
@@ -269,4 +300,9 @@ export class CompareTape {
     this.tip.remove();
     this.stack.remove();
   }
+}
+
+/** Are there signs of other tokens below it, or may there be? @param {Lane} lane @returns {boolean} */
+function canDiffer({ index, header, figures }) {
+  return index > 0 && (!header.exact || (figures?.num_differing ?? 0) > 0);
 }

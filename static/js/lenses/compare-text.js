@@ -1,7 +1,9 @@
 /** The compare lens in words: badges, numbers, and the description of the picture. */
 import { small } from '../caption-lanes.js';
+import { plural } from '../caption-parts.js';
 import { EXACT_LIMIT, isProved } from '../lane-figures.js';
 import { fill, quoted } from '../text.js';
+import { leadsOf } from './lane-lead.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('./compare-model.js').Lane} Lane */
@@ -15,10 +17,15 @@ export { small };
 export function badgeOf({ header, figures, index }) {
   if (index === 0) return { kind: 'reference', text: t.badge.reference };
   if (!figures) return { kind: 'none', text: t.badge.none };
-  if (!header.exact) return { kind: 'lossy', text: fill(t.badge.lossy, { n: figures.count - figures.num_differing, all: figures.count }) };
-  if (isProved(figures)) return { kind: 'proved', text: fill(t.badge.proved, { diff: small(figures.max_abs_logit_diff) }) };
+  if (!header.exact) return { kind: 'lossy', text: fill(t.badge.lossy, { n: figures.count - figures.num_differing, all: plural(t.nTokens, figures.count) }) };
+  if (isProved(figures)) return { kind: 'proved', text: fill(t.badge.proved, { all: plural(t.nTokens, figures.count), diff: small(figures.max_abs_logit_diff) }) };
   const why = figures.num_differing > 0 ? fill(t.badge.tokens, { n: figures.num_differing, all: figures.count }) : fill(t.badge.logits, { diff: small(figures.max_abs_logit_diff), limit: EXACT_LIMIT });
   return { kind: 'wrong', text: fill(t.badge.wrong, { why }) };
+}
+
+/** What a lossy lane does to the probabilities, which its tokens alone do not show. @param {Lane} lane @returns {string} */
+export function harmOf({ header, figures, index }) {
+  return index === 0 || !figures || header.exact ? '' : fill(t.summary.kl, { kl: small(figures.mean_kl) });
 }
 
 /** What a lane says at one token. @param {Lane} lane @param {number} index among the new tokens @param {Lanes} lanes @returns {string} */
@@ -38,6 +45,7 @@ export function cellText(lane, index, { lanes, request }) {
 /** @param {Lanes} lanes @returns {string} */
 export function describeLanes(lanes) {
   if (lanes.count === 0) return t.waiting;
-  const each = lanes.lanes.map((lane) => fill(t.describeLane, { lane: lane.header.spec, badge: badgeOf(lane).text.replace(/^[✓✗] /, '') }));
+  const leads = leadsOf(lanes.lanes);
+  const each = lanes.lanes.map((lane, i) => fill(t.describeLane, { lane: lane.header.spec, cost: `${leads[i].value} ${leads[i].unit}`, badge: badgeOf(lane).text.replace(/^[✓✗] /, '') }));
   return fill(t.describe, { n: lanes.lanes.length, letter: lanes.request?.letter ?? '', count: lanes.count, all: lanes.planned, lanes: each.join(' ') });
 }

@@ -17,6 +17,8 @@ export class LineChart {
   points = new Map();
   scaleKey = '';
   width = 500;
+  /** Letters for which there is room right of the lines. */
+  room = 4;
 
   /** @param {Palette} palette @param {string} title @param {{log?: number, format: (value: number) => string}} options `log`: the lowest value of a logarithmic scale */
   constructor(palette, title, { log, format }) {
@@ -38,7 +40,7 @@ export class LineChart {
     const { width } = this;
     const height = HEIGHT_EM * em;
     const named = width >= NAMES_EM * em;
-    const area = { left: em * 4.8, right: width - em * (named ? longest(lines, note) * 0.58 + 2 : 1.5), top: em * 0.6, bottom: height - em * 2.4 };
+    const area = { left: em * 4.8, right: width - em * (named ? this.room * 0.58 + 2 : 1.5), top: em * 0.6, bottom: height - em * 2.4 };
     let most = 0;
     for (const { values } of lines) for (const value of values) if (value > most) most = value;
     const top = this.log > 0 ? 10 ** Math.ceil(Math.log10(Math.max(most, this.log * 100))) : niceTop(most);
@@ -100,7 +102,7 @@ export class LineChart {
 
   /** @param {{left: number, right: number, top: number, bottom: number}} area @param {number} top @param {number} planned @param {(index: number) => number} x @param {(value: number) => number} y @param {number} em */
   #axes(area, top, planned, x, y, em) {
-    const values = this.log > 0 ? decades(this.log, top) : [0, top / 2, top];
+    const values = this.log > 0 ? decades(this.log, top) : top > 0 ? [0, top / 2, top] : [0];
     const ticks = [...new Set([0, Math.round((planned - 1) / 2), planned - 1])];
     replace(this.grid,
       values.map((value) => svg('line', { x1: area.left, x2: area.right, y1: y(value), y2: y(value) })),
@@ -143,14 +145,9 @@ export class LineChart {
   }
 }
 
-/** Letters of the longest name with its note. @param {readonly Line[]} lines @param {(line: Line) => string} note @returns {number} */
-function longest(lines, note) {
-  return Math.max(4, ...lines.map((line) => line.name.length + (note(line) ? note(line).length + 3 : 0)));
-}
-
 /** A round number above. @param {number} value @returns {number} */
-function niceTop(value) {
-  if (!(value > 0)) return 1;
+export function niceTop(value) {
+  if (!(value > 0)) return 0;
   const unit = 10 ** Math.floor(Math.log10(value));
   return ([1, 2, 3, 4, 6, 8, 10].find((step) => step * unit >= value) ?? 10) * unit;
 }

@@ -1,6 +1,6 @@
 /** How a token of a lane looks on the tape of the compare lens. */
-import { fitText, roundRect, useFont } from '../canvas.js';
-import { clip, readable } from '../text.js';
+import { fitText, roundRect, textWidth, useFont } from '../canvas.js';
+import { clip, fill, readable } from '../text.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../palette.js').Palette} Palette */
@@ -21,7 +21,7 @@ export function drawCell(context, palette, lane, piece, index, x, y, width, line
   const own = lane.index > 0 && first !== null && index >= first;
   const pad = line * 0.18;
   roundRect(context, x, y + 1, width, line - 2, 4);
-  if (lane.index === 0 || own) {
+  if (lane.index === 0 || (own && piece)) {
     context.fillStyle = palette.css(lane.index === 0 ? 'control' : 'raised');
     context.fill();
   }
@@ -39,7 +39,7 @@ export function drawCell(context, palette, lane, piece, index, x, y, width, line
   if (own && !piece && lane.measured[index - 1]?.free_piece !== null) {
     useFont(context, palette.font('text-xs'));
     context.fillStyle = palette.css('ink-3');
-    context.fillText(fitText(context, t.ended, width - 2 * pad), x + pad, y + line / 2);
+    context.fillText(t.ended, x + pad, y + line / 2);
   }
 }
 
@@ -52,6 +52,21 @@ export function drawFlag(context, palette, lane, index, x, y, small) {
   useFont(context, palette.font('text-xs', 'ui', 700));
   context.fillStyle = palette.css('warn');
   context.fillText(t.first, x + small * 1.1, y);
+}
+
+/** Where the first difference is, when it is beside the box. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} index of the first difference
+ * @param {number} x of its left edge @param {number} width of the box @param {number} y middle */
+export function drawPointer(context, palette, index, x, width, y) {
+  const before = x < 0;
+  if (!before && x < width) return;
+  useFont(context, palette.font('text-xs', 'ui', 700));
+  const text = fill(before ? t.earlier : t.later, { n: index });
+  const room = textWidth(context, text);
+  const from = before ? 0 : width - room;
+  context.fillStyle = palette.css('ground');
+  context.fillRect(from - 4, y - palette.px('text-xs') * 0.65, room + 10, palette.px('text-xs') * 1.3);
+  context.fillStyle = palette.css('warn');
+  context.fillText(text, from, y);
 }
 
 /** The sign ≠, which not every font has. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y middle @param {number} size */
