@@ -203,12 +203,14 @@ def _slots(block_table: Sequence[int | None], length: int, block_size: int) -> n
 
 
 def _norms(cache: PagedCache, slots: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of the entries in `slots`, f16 [L, len(slots)]; 0 in layers that store none."""
-    keys, values = (
-        torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float32).to(torch.float16).numpy()
-        for rows in cache.gather(slots)
-    )
-    return keys, values
+    """Norms of the entries in `slots`, f16 [L, len(slots)]; NaN where the slot is -1, 0 in layers that store none."""
+    held = slots >= 0
+    norms = []
+    for rows in cache.gather(slots[held]):
+        of_held = torch.linalg.vector_norm(rows.float(), dim=-1).to(torch.float16)
+        norms.append(of_held.new_full((len(of_held), len(slots)), float("nan")))
+        norms[-1][:, held] = of_held
+    return norms[0].numpy(), norms[1].numpy()
 
 
 def _entries(cache: PagedCache, slots: Sequence[int]) -> dict[str, np.ndarray]:
