@@ -307,6 +307,96 @@ def blocks(
 
 
 @app.command()
+def calc(
+    model: Annotated[
+        str | None, typer.Argument(help="A model of --list; default: the model that kvviz runs.", show_default=False)
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE|MODEL", help="A config.json, - for standard input, or a model's id.")
+    ] = None,
+    context: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Tokens of each sequence.")] = 8_192,
+    batch: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Sequences at once.")] = 1,
+    dtype: Annotated[str, typer.Option(help="Of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")] = "bf16",
+    group_size: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Numbers that share a scale in int8 and int4.")
+    ] = 32,
+    block_size: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Tokens per block.")] = 16,
+    prefix: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="First tokens that all sequences share.")
+    ] = 0,
+    gpu: Annotated[str | None, typer.Option(metavar="CARD", help="A card of --list: also say what fits on it.")] = None,
+    gpus: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="How many of them.")] = 1,
+    memory: Annotated[
+        float | None, typer.Option(parser=number, metavar="GIB", help="Memory of a card, in place of its own.")
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(parser=number, metavar="TB/S", help="Its bandwidth, in place of its own.")
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(parser=number, metavar="USD", help="Its price an hour, in place of the list's.")
+    ] = None,
+    utilisation: Annotated[float, typer.Option(parser=number, metavar="X", help="Share of memory to use.")] = 0.9,
+    weights_dtype: Annotated[str, typer.Option(help="Of the weights, as --dtype.")] = "bf16",
+    overhead: Annotated[
+        float, typer.Option(parser=number, metavar="GIB", help="Memory of each card that is used otherwise.")
+    ] = 0.0,
+    host: Annotated[
+        float, typer.Option(parser=number, metavar="GIB", help="Host memory for caches that wait; 0: 256.")
+    ] = 0.0,
+    parameters: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="N", help="Parameters, where they are not known.")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="N", help="Typed geometry: layers that cache.")
+    ] = None,
+    kv_heads: Annotated[int | None, typer.Option(parser=whole_number, metavar="N", help="… K/V heads.")] = None,
+    head_dim: Annotated[int | None, typer.Option(parser=whole_number, metavar="N", help="… numbers of a head.")] = None,
+    query_heads: Annotated[int | None, typer.Option(parser=whole_number, metavar="N", help="… query heads.")] = None,
+    window: Annotated[int | None, typer.Option(parser=whole_number, metavar="N", help="… window in tokens.")] = None,
+    windowed_layers: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="N", help="… layers that have it; default: all.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
+    list_models: Annotated[
+        bool, typer.Option("--list", help="Say which models and cards there are, and stop.")
+    ] = False,
+) -> None:
+    """Say what the KV cache of a model takes, and what fits on a card."""
+    from kvviz import calculating
+    from kvviz.memory import Settings
+
+    if list_models:
+        calculating.print_list(as_json=as_json)
+        return
+    settings = Settings(
+        context=context,
+        batch=batch,
+        dtype=dtype,
+        group_size=group_size,
+        block_size=block_size,
+        prefix=prefix,
+        gpu=gpu,
+        gpus=gpus,
+        memory_bytes=None if memory is None else calculating.gib("memory", memory),
+        bandwidth=None if bandwidth is None else bandwidth * 1e12,
+        price_per_hour=price,
+        utilisation=utilisation,
+        weights_dtype=weights_dtype,
+        overhead_bytes=calculating.gib("overhead", overhead),
+        host_bytes=calculating.gib("host", host),
+    )
+    numbers = {
+        "layers": layers,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "query_heads": query_heads,
+        "window": window,
+        "windowed_layers": windowed_layers,
+    }
+    calculating.main(calculating.subject_of(model, config, numbers, parameters), settings, as_json=as_json)
+
+
+@app.command()
 def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
     model: Annotated[str | None, typer.Option(help="A hub id, a directory or a .gguf file.")] = None,

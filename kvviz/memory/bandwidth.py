@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvviz.errors import ConfigError
-from kvviz.memory.models import BigModel
+from kvviz.memory.dtypes import find_dtype
+from kvviz.memory.models import ListedModel
+from kvviz.memory.settings import MAX_BATCH
 
 #: The smallest context of a series, in tokens; from there it doubles.
 FIRST_CONTEXT = 128
-MAX_BATCH = 4_096
 #: Contexts beyond this are not searched for a crossing.
 _FAR = 2**50
 
@@ -26,6 +27,7 @@ class Reads:
 
     `fixed_bytes`: weights that every step reads; `expert_bytes`: all routed experts, of which a token uses the share
     `expert_share`. `layers`: bytes per token and, where the layer looks back over so many tokens only, how many.
+    `state_bytes`: what each sequence keeps besides, however long it is.
     """
 
     model_id: str
@@ -34,21 +36,27 @@ class Reads:
     expert_bytes: int = 0
     expert_share: float = 1.0
     layers: tuple[tuple[int, int | None], ...]
+    state_bytes: int = 0
     max_context: int
     source: str
     checked: str | None = None
 
     @classmethod
-    def of_model(cls, model: BigModel, dtype: str) -> Reads:
-        """A big model with weights and cache in `dtype`. Raises `ConfigError`."""
-        expert_bytes = model.expert_bytes(dtype)
+    def of_model(cls, model: ListedModel, dtype: str) -> Reads:
+        """A model of the list with weights and cache in `dtype`. Raises `ConfigError`."""
+        per_token = model.bytes_per_token(dtype)
+        weights = model.parameters
+        if weights is None:
+            raise ConfigError(f"The parameters of {model.name} are not counted; choose another model.", setting="model")
+        stored = find_dtype(dtype)
+        expert_bytes = stored.weight_bytes(weights.experts)
         return cls(
             model_id=model.model_id,
             name=model.name,
-            fixed_bytes=model.weight_bytes(dtype) - expert_bytes,
+            fixed_bytes=stored.weight_bytes(weights.total) - expert_bytes,
             expert_bytes=expert_bytes,
-            expert_share=model.num_active_experts / model.num_experts if model.num_experts else 1.0,
-            layers=((model.bytes_per_token(dtype), None),),
+            expert_share=weights.share,
+            layers=((per_token, None),),
             max_context=model.max_context,
             source=model.source,
             checked=model.checked,
@@ -93,7 +101,8 @@ class Reads:
 
     def cache_bytes(self, context: int) -> int:
         """Bytes of cache that one sequence with `context` cached tokens makes a step read."""
-        return sum(per_token * (context if reach is None else min(context, reach)) for per_token, reach in self.layers)
+        read = sum(per_token * (context if reach is None else min(context, reach)) for per_token, reach in self.layers)
+        return read + self.state_bytes
 
     def crossing(self, batch: int) -> int | None:
         """The shortest context, in tokens, at which the batch's caches are read with at least as many bytes as the

@@ -1,86 +1,94 @@
-"""Big models by their geometry: parameters, and what one token leaves in the cache."""
+"""The models that are known by name: their configs, their parameters, and where both are from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
 
 from kvviz.errors import ConfigError
+from kvviz.memory.cache import cache_bytes
+from kvviz.memory.dtypes import find_dtype
+from kvviz.memory.geometry import Geometry
+from kvviz.memory.parameters import Parameters, parameters_of
+from kvviz.memory.reading import geometry_of_config
+from kvviz.plain import shown
 
-#: Bits of one number, by the name of its type. Scales of the narrow ones are not counted.
-DTYPE_BITS = {"fp32": 32, "bf16": 16, "fp8": 8, "int4": 4}
+#: When the list was last compared with its sources.
+CHECKED = "2026-11-30"
+#: Types that weights and cache of the bandwidth experiment are both in; scales are not counted there.
+BANDWIDTH_DTYPES = ("fp32", "bf16", "fp8", "int4")
+#: The models of the bandwidth experiment.
+_BIG = ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BigModel:
-    """One model. `entry_numbers`: what a token leaves in one layer, 2 × KV heads × head dimension, or a latent's width.
+@dataclass(frozen=True, kw_only=True)
+class ListedModel:
+    """One model of the list, by its `config` (as in its `config.json`, shortened to what matters here).
 
-    Of a mixture of experts `num_expert_parameters` are those of all routed experts together; each token uses
-    `num_active_experts` of `num_experts`. All other parameters are read in every step. `max_context` in tokens.
-    `source`: where the geometry is from, as read on `checked`.
+    `num_parameters`: of the text model as transformers builds it, counted; None where it cannot build it. `source`:
+    where the config is from, as read on `checked`.
     """
 
     model_id: str
     name: str
-    num_layers: int
-    entry_numbers: int
-    num_parameters: int
-    max_context: int
-    num_expert_parameters: int = 0
-    num_experts: int = 0
-    num_active_experts: int = 0
+    num_parameters: int | None
     source: str
-    checked: str = "2026-11-30"
+    config: dict[str, Any] = field(repr=False)
+    checked: str = CHECKED
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """What it keeps. Raises `ModelError` for a model that has no cache of one entry a token."""
+        return geometry_of_config(self.config, self.name)
+
+    @cached_property
+    def parameters(self) -> Parameters | None:
+        """Its weights, or None where they are not counted."""
+        return None if self.num_parameters is None else parameters_of(self.config, self.num_parameters)
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of its longest context."""
+        return self.geometry.max_context or 0
 
     def bytes_per_token(self, dtype: str) -> int:
-        """Bytes that one token takes in the cache, all layers together."""
-        return self.num_layers * self.entry_numbers * _bits(dtype) // 8
-
-    def weight_bytes(self, dtype: str) -> int:
-        """Bytes of all weights."""
-        return self.num_parameters * _bits(dtype) // 8
-
-    def expert_bytes(self, dtype: str) -> int:
-        """Bytes of all routed experts."""
-        return self.num_expert_parameters * _bits(dtype) // 8
+        """Bytes that one token takes in the cache with numbers of that type, scales left out. Raises `ConfigError`."""
+        bits = _bandwidth_bits(dtype)
+        return cache_bytes(self.geometry, context=1, dtype="fp8").bytes_per_token * bits // 8
 
 
-def _bits(dtype: str) -> int:
-    if dtype not in DTYPE_BITS:
+def _read_list() -> tuple[ListedModel, ...]:
+    text = files("kvviz.memory").joinpath("models.json").read_text(encoding="utf-8")
+    return tuple(ListedModel(**entry) for entry in json.loads(text))
+
+
+#: All of them, the default model first.
+MODELS = _read_list()
+
+
+def find_model(model_id: str) -> ListedModel:
+    """The model of that id. Raises `ConfigError`."""
+    wanted = model_id.strip().lower()
+    for model in MODELS:
+        if model.model_id == wanted:
+            return model
+    raise ConfigError(
+        f"There is no model {shown(model_id)} in the list; choose one that `kvviz calc --list` shows, or give its "
+        "config.json.",
+        setting="model",
+    )
+
+
+def _bandwidth_bits(dtype: str) -> int:
+    if dtype not in BANDWIDTH_DTYPES:
         raise ConfigError(
-            f"dtype must be {', '.join(DTYPE_BITS)}, but is {dtype[:40]!r}; choose one of them.", setting="dtype"
+            f"dtype must be {', '.join(BANDWIDTH_DTYPES)}, but is {shown(dtype)}; choose one of them.", setting="dtype"
         )
-    return DTYPE_BITS[dtype]
+    return find_dtype(dtype).bits
 
 
-BIG_MODELS = (
-    BigModel(
-        model_id="llama-3.1-8b",
-        name="Llama 3.1 8B",
-        num_layers=32,
-        entry_numbers=2 * 8 * 128,
-        num_parameters=8_030_261_248,
-        max_context=131_072,
-        source="Meta, config.json of Llama-3.1-8B (July 2024)",
-    ),
-    BigModel(
-        model_id="llama-3.1-70b",
-        name="Llama 3.1 70B",
-        num_layers=80,
-        entry_numbers=2 * 8 * 128,
-        num_parameters=70_553_706_496,
-        max_context=131_072,
-        source="Meta, config.json of Llama-3.1-70B (July 2024)",
-    ),
-    BigModel(
-        model_id="deepseek-v3",
-        name="DeepSeek V3",
-        num_layers=61,
-        entry_numbers=512 + 64,
-        num_parameters=671_026_419_200,
-        max_context=163_840,
-        num_expert_parameters=58 * 256 * 3 * 7168 * 2048,
-        num_experts=256,
-        num_active_experts=8,
-        source="DeepSeek, config.json of DeepSeek-V3 (December 2024), without the multi-token-prediction layer",
-    ),
-)
+#: Those of the bandwidth experiment.
+BIG_MODELS = tuple(find_model(model_id) for model_id in _BIG)

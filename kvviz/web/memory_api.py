@@ -1,17 +1,24 @@
-"""`GET api/bandwidth`: what decode steps must read and how fast they can be at most, from `kvviz.memory`."""
+"""The arithmetic of `kvviz.memory` over HTTP: `api/bandwidth`, and the calculator of docs/memory.md."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+import orjson
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from kvviz.errors import ConfigError
-from kvviz.memory.bandwidth import MAX_BATCH, Reads, bandwidth_series
+from kvviz.errors import ConfigError, RequestError
+from kvviz.memory import Settings, Subject, calculate, listing, parse_config
+from kvviz.memory.bandwidth import Reads, bandwidth_series
+from kvviz.memory.calculator import MAX_MODELS, MAX_PARAMETERS
 from kvviz.memory.cards import CARDS, Card, find_card
-from kvviz.memory.models import BIG_MODELS, DTYPE_BITS
+from kvviz.memory.fields import MAX_CONFIG_BYTES
+from kvviz.memory.models import BANDWIDTH_DTYPES, BIG_MODELS
+from kvviz.memory.settings import MAX_BATCH
+from kvviz.plain import clipped, fault_in_words
 from kvviz.session import Session
 from kvviz.sessions import Sessions
 from kvviz.web.replies import json_response
@@ -19,6 +26,41 @@ from kvviz.web.replies import json_response
 #: Id of the card that is the machine of a live session, measured when it is first asked for.
 HERE = "here"
 MAX_ID_LENGTH = 80
+#: Of a question to the calculator: some configs and the settings.
+MAX_BODY_BYTES = MAX_MODELS * MAX_CONFIG_BYTES
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class AskedModel(BaseModel):
+    """One model of a question: its id in the list, its config (an object, or the text of the file), or numbers."""
+
+    model_config = _STRICT
+
+    model: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    config: dict[str, Any] | str | None = None
+    geometry: dict[str, Any] | None = None
+    name: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    num_parameters: Annotated[int, Field(ge=1, le=MAX_PARAMETERS)] | None = None
+
+    def subject(self) -> Subject:
+        """The model itself. Raises `ConfigError` and `ModelError`."""
+        if sum(way is not None for way in (self.model, self.config, self.geometry)) != 1:
+            raise RequestError("Each model is given by one of model, config and geometry; give exactly one of them.")
+        if self.model is not None:
+            return Subject.listed(self.model)
+        if self.geometry is not None:
+            return Subject.typed(self.geometry, name=self.name, num_parameters=self.num_parameters)
+        config = parse_config(self.config) if isinstance(self.config, str) else self.config or {}
+        return Subject.of_config(config, name=self.name, num_parameters=self.num_parameters)
+
+
+class Question(BaseModel):
+    """One to four models, and settings by their names in `kvviz.memory.Settings`."""
+
+    model_config = _STRICT
+
+    models: Annotated[list[AskedModel], Field(min_length=1, max_length=MAX_MODELS)]
+    settings: dict[str, Any] = {}
 
 
 class _Machine:
@@ -43,6 +85,16 @@ class _Machine:
 def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
     """The routes of `kvviz.memory`."""
     machine = _Machine()
+
+    @router.api_route("/calculator", methods=["GET", "HEAD"])
+    async def choices() -> Response:
+        return json_response(listing())
+
+    @router.post("/calculator")
+    async def calculator(request: Request) -> Response:
+        question = await _question(request)
+        settings = _settings(question.settings)
+        return json_response(calculate([asked.subject() for asked in question.models], settings))
 
     @router.api_route("/bandwidth", methods=["GET", "HEAD"])
     async def bandwidth(
@@ -70,7 +122,7 @@ def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
                 "cards": [{"card_id": each.card_id, "name": each.name} for each in CARDS],
                 "can_measure": is_live,
                 "dtype": dtype,
-                "dtypes": list(DTYPE_BITS),
+                "dtypes": list(BANDWIDTH_DTYPES),
                 "batch": batch,
                 "max_batch": MAX_BATCH,
                 "models": [_answer(each, batch, chosen) for each in ([own] if own else []) + reads],
@@ -93,6 +145,34 @@ def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
         "capacity": reads.capacity(batch, card.memory_bytes) if card.memory_bytes else None,
         "points": [asdict(point) for point in bandwidth_series(reads, batch, card.bandwidth)],
     }
+
+
+async def _question(request: Request) -> Question:
+    """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise RequestError(
+                f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has more; send the configs by themselves.",
+                code="too_large",
+            )
+    try:
+        return Question.model_validate(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        raise RequestError("The question is no JSON; send an object as docs/memory.md describes it.") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"]) or "question"
+        raise RequestError(f"{clipped(place)}: {fault_in_words(fault)}; see docs/memory.md.") from None
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    unknown = next((name for name in given if name not in Settings.__dataclass_fields__), None)
+    if unknown is not None:
+        names = ", ".join(Settings.__dataclass_fields__)
+        raise RequestError(f"There is no setting {clipped(repr(unknown))}; the settings are {names}.")
+    return Settings(**given)
 
 
 def _measure() -> float:

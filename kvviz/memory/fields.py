@@ -1,0 +1,148 @@
+"""The fields of a `config.json`: one number by any of its names, or one clear sentence about what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvviz.errors import ModelError
+from kvviz.plain import clipped, shown
+
+MAX_CONFIG_BYTES = 1_000_000
+#: No model has as many layers, or a field as large.
+MAX_LAYERS = 4_096
+MAX_NUMBER = 2**31
+#: Where wrappers keep the language model, outermost first.
+_NESTED = (
+    "thinker_config",
+    "llm_config",
+    "language_config",
+    "text_config",
+    "language_model",
+    "text_cfg",
+    "llm",
+    "decoder",
+)
+_MAX_DEPTH = 4
+
+
+def parse_config(text: str | bytes) -> dict[str, Any]:
+    """A config out of JSON text, which may hold Infinity as transformers writes it. Raises `ModelError`."""
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ModelError(
+            f"A config.json may have {MAX_CONFIG_BYTES:,} bytes, but this one has {len(text):,}; give the file of the "
+            "model itself.",
+            code="too_large",
+        )
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise ModelError(
+            f"The config is no JSON{where}; give a model's config.json as it is.", code="bad_config"
+        ) from None
+    if not isinstance(config, dict):
+        raise ModelError(
+            f"A config must be a JSON object, but {shown(config)} came; give a model's config.json.", code="bad_config"
+        )
+    return config
+
+
+class Fields:
+    """The fields of a model's text part. What is null counts as absent."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """`config`: whole, with any nesting."""
+        self.outer = config
+        self.values = _text_part(config)
+        self.model_type = self._name_of(self.values) or self._name_of(config)
+
+    @staticmethod
+    def _name_of(values: Mapping[str, Any]) -> str:
+        name = values.get("model_type")
+        return name[:80] if isinstance(name, str) else ""
+
+    def __contains__(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def get(self, *names: str) -> Any:
+        """The first of these fields that is there, or None."""
+        return next((self.values[name] for name in names if self.values.get(name) is not None), None)
+
+    def number(self, *names: str) -> int | None:
+        """A whole number of at least 1 by the first of its names that is there; None where none is.
+
+        Raises `ModelError`.
+        """
+        for name in names:
+            value = self.values.get(name)
+            if value is not None:
+                return whole(value, name)
+        return None
+
+    def need(self, *names: str) -> int:
+        """The same; raises `ModelError` also where it is missing."""
+        found = self.number(*names)
+        if found is None:
+            raise missing(names)
+        return found
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A field that says yes or no."""
+        value = self.values.get(name)
+        return default if value is None else bool(value)
+
+    def items(self, *names: str) -> list[Any] | None:
+        """A list with an item for each layer, by the first of its names that is there, or None. Raises `ModelError`."""
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, list | tuple):
+                if len(value) > MAX_LAYERS:
+                    raise ModelError(
+                        f"{name} of the config may have {MAX_LAYERS:,} items, but has {len(value):,}; give a model's "
+                        "config.json as it is.",
+                        code="bad_config",
+                        field=name,
+                    )
+                return list(value)
+        return None
+
+    def part(self, name: str) -> Fields:
+        """A nested object as fields of its own; empty where there is none."""
+        value = self.values.get(name)
+        part = Fields({})
+        part.values = value if isinstance(value, Mapping) else {}
+        return part
+
+
+def whole(value: Any, name: str, low: int = 1) -> int:
+    """`value` as a whole number from `low` on. Raises `ModelError` that names the field."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= MAX_NUMBER:
+        raise ModelError(
+            f"{clipped(name)} of the config must be a whole number from {low} to {MAX_NUMBER:,}, but is {shown(value)}"
+            "; give a model's config.json as it is.",
+            code="bad_config",
+            field=name,
+        )
+    return number
+
+
+def missing(names: Sequence[str]) -> ModelError:
+    """That a field is missing, by its usual name and its others."""
+    others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
+    return ModelError(
+        f"The config has no {names[0]}{others}, without which its cache cannot be known; add it, or type the geometry.",
+        code="bad_config",
+        field=names[0],
+    )
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    for _ in range(_MAX_DEPTH):
+        inner = next((config[name] for name in _NESTED if isinstance(config.get(name), Mapping) and config[name]), None)
+        if inner is None:
+            break
+        config = inner
+    return config

@@ -1,0 +1,155 @@
+"""What a model keeps for its context: groups of alike layers, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal[
+    "mha",
+    "gqa",
+    "mqa",
+    "mla",
+    "sliding",
+    "hybrid_sliding",
+    "chunked",
+    "shared_kv",
+    "per_layer",
+    "hybrid_linear",
+    "hybrid_ssm",
+    "hybrid_parallel",
+    "mla_hybrid_linear",
+    "ssm",
+]
+#: Kinds of models that are refused, with the reason.
+RefusedKind = Literal["compressed_sparse", "encoder_decoder", "encoder_only"]
+LayerType = Literal["full", "sliding", "chunked", "mla_latent"]
+StateType = Literal["linear", "ssm", "conv"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerGroup:
+    """Layers with entries of their own and of one shape.
+
+    `kv_heads` × (`k_dim` + `v_dim`) numbers a token; of a latent (`mla_latent`) there is one head, `k_dim` is its width
+    and `v_dim` that of the shared rotary part. `window`: of so many tokens at most a layer keeps entries; None: of all.
+    `query_heads` of one layer. `uncompressed`: KV heads, K and V dimension without the latent, else None.
+    """
+
+    layers: int
+    type: LayerType
+    kv_heads: int
+    k_dim: int
+    v_dim: int
+    window: int | None
+    query_heads: int
+    uncompressed: tuple[int, int, int] | None = None
+
+    def kept(self, context: int) -> int:
+        """Of how many of `context` tokens there are entries."""
+        return context if self.window is None else min(context, self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedState:
+    """What `layers` layers keep for each sequence, however long it is.
+
+    `recurrent` numbers a layer; the last `conv_width` inputs of a short convolution over `conv_channels` channels.
+    """
+
+    layers: int
+    type: StateType
+    recurrent: int
+    conv_channels: int
+    conv_width: int
+
+    @property
+    def recurrent_bytes(self) -> int:
+        """Of all layers as 32-bit floats."""
+        return 4 * self.layers * self.recurrent
+
+    @property
+    def conv_bytes(self) -> int:
+        """Of all layers as 16-bit floats, the whole kernel's width; an engine may keep one input less."""
+        return 2 * self.layers * self.conv_channels * self.conv_width
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all layers for one sequence: recurrence in 32 bits, convolution in 16."""
+        return self.recurrent_bytes + self.conv_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """A model as its cache sees it.
+
+    `groups`: windowed ones first. `num_layers`: all of them, also those that keep nothing. `indexer`: (layers, numbers
+    a token) of the keys by which sparse attention chooses, or None. `max_context` in tokens, None: no limit is known.
+    `warnings`: what was assumed.
+    """
+
+    name: str
+    model_type: str
+    kind: Kind
+    groups: tuple[LayerGroup, ...]
+    num_layers: int
+    state: FixedState | None = None
+    indexer: tuple[int, int] | None = None
+    max_context: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def cached_layers(self) -> int:
+        """Layers with entries of their own."""
+        return sum(group.layers for group in self.groups)
+
+
+def grouped(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
+    """Alike layers as one group: windowed ones first, then in the order in which they come."""
+    counts: Counter[LayerGroup] = Counter()
+    for layer in layers:
+        counts[replace(layer, layers=1)] += layer.layers
+    groups = [replace(layer, layers=count) for layer, count in counts.items()]
+    return tuple(sorted(groups, key=lambda group: group.window is None))
+
+
+def kind_of(
+    groups: tuple[LayerGroup, ...],
+    *,
+    max_context: int | None,
+    state: FixedState | None = None,
+    is_parallel: bool = False,
+    is_shared: bool = False,
+    is_uneven: bool = False,
+) -> Kind:
+    """The name of what is stored, by what marks it most: a state, a latent, sharing, windows, at last the heads.
+
+    `is_parallel`: a layer has attention and a state; `is_shared`: layers read the entries of others; `is_uneven`: some
+    layers have no attention, or other heads than the rest. A window as long as the longest context counts as none.
+    """
+    is_latent = any(group.type == "mla_latent" for group in groups)
+    if state is not None:
+        if not groups:
+            return "ssm"
+        if is_latent:
+            return "mla_hybrid_linear"
+        if is_parallel:
+            return "hybrid_parallel"
+        return "hybrid_ssm" if state.type == "ssm" else "hybrid_linear"
+    if is_latent:
+        return "mla"
+    if is_shared:
+        return "shared_kv"
+    binding = [group.window is not None and (max_context is None or group.window < max_context) for group in groups]
+    if any(group.type == "chunked" and binds for group, binds in zip(groups, binding, strict=True)):
+        return "chunked"
+    if any(binding):
+        return "sliding" if all(binding) else "hybrid_sliding"
+    if is_uneven or len({(group.kv_heads, group.k_dim, group.v_dim) for group in groups}) > 1:
+        return "per_layer"
+    group = groups[0]
+    if group.kv_heads == 1 and group.query_heads > 1:
+        return "mqa"
+    return "mha" if group.kv_heads >= group.query_heads else "gqa"
