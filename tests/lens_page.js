@@ -16,7 +16,8 @@ const setup = async ({header, records, lens, size}) => {
   const root = document.getElementById('stage');
   Object.assign(root.style, {position: 'relative', width: size[0] + 'px', height: size[1] + 'px'});
   const log = new Log(), timeline = new Timeline(log), ui = new Ui(), frames = new Frames(log), sent = [];
-  const ctx = {timeline, ui, frames, selectors, strings, palette: new Palette(), log, send: async (command) => sent.push(command)};
+  const ctx = {timeline, ui, frames, selectors, strings, palette: new Palette(), log, send: async (command) => sent.push(command),
+    run: async (speed) => sent.push({command: 'play', speed})};
   const stage = new Stage(root, ctx, () => undefined);
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
   log.append(records);

@@ -116,6 +116,14 @@ export class Actions {
     void this.command({ command: 'play' });
   }
 
+  /** What a view has begun: the engine goes on at this window's speed, which is `speed` from here on when one is given (null: as fast
+   * as it can). The caller tells what fails. @param {number|null} [speed] */
+  async run(speed) {
+    if (speed !== undefined) this.#take(speed);
+    await this.ctx.send(this.#rate());
+    await this.ctx.send({ command: 'play' });
+  }
+
   /** @param {boolean} [instant] no motion: the key is held down */
   stepForward(instant = false) {
     const { timeline, ui } = this.ctx;
@@ -163,13 +171,23 @@ export class Actions {
 
   /** @param {number|null} speed null: the engine as fast as it can */
   setSpeed(speed) {
-    this.fullSpeed = speed === null;
-    this.ctx.timeline.setSpeed(speed ?? SPEEDS[SPEEDS.length - 1]);
+    this.#take(speed);
     if (this.engineListens) this.#sendRate();
   }
 
+  /** @param {number|null} speed */
+  #take(speed) {
+    this.fullSpeed = speed === null;
+    this.ctx.timeline.setSpeed(speed ?? SPEEDS[SPEEDS.length - 1]);
+  }
+
   #sendRate() {
-    void this.command({ command: 'set_rate', steps_per_second: this.fullSpeed ? null : this.ctx.timeline.speed });
+    void this.command(this.#rate());
+  }
+
+  /** @returns {import('./types.d.ts').Command} */
+  #rate() {
+    return { command: 'set_rate', steps_per_second: this.fullSpeed ? null : this.ctx.timeline.speed };
   }
 
   /** @param {number} delta */

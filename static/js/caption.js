@@ -1,6 +1,7 @@
 /** The caption with its two large figures and the counter, and the polite live region. */
 import { captionOf } from './captions.js';
 import { h, replace, setText } from './dom.js';
+import { closedForms, keepsNothing } from './lane-figures.js';
 import { layerAt, phasesOf } from './phases.js';
 import { sentence } from './segments.js';
 import { shownRequest, stepTimes, storedTokens, workCounts } from './selectors.js';
@@ -104,11 +105,24 @@ export class CaptionBar {
     setText(this.prefill.label, hit > 0 ? fill(caption.figurePrefillHit, { n: times?.prefillTokens ?? 0, hit }) : fill(caption.figurePrefill, { n: request ? request.promptLength : caption.none }));
     setText(this.token.value, times?.tokenMs ? duration(times.tokenMs) : caption.none);
     setText(this.token.label, caption.figureToken);
+    this.#work(request);
+    setText(this.cache.value, bytes((request ? storedTokens(request) : 0) * (log.header?.pool.bytes_per_token ?? 0)));
+    setText(this.cache.label, fill(caption.figureCache, { letter: request?.letter ?? '' }));
+  }
+
+  /** What was computed first, then what it would have been the other way: in a lane without a cache, with one. @param {import('./types.d.ts').Request|null} request */
+  #work(request) {
+    const { log, strings } = this.ctx;
+    const { caption } = strings;
+    if (log.header?.lane && keepsNothing(log.header.lane)) {
+      const { cached } = closedForms(request?.promptLength ?? 0, request ? request.tokens.length - request.promptLength : 0);
+      setText(this.workWith, fill(caption.counterNone, { n: count(request?.numWritten ?? 0) }));
+      setText(this.workWithout, fill(caption.counterOne, { n: count(cached) }));
+      return;
+    }
     const work = request ? workCounts(request) : { withCache: 0, without: 0 };
     setText(this.workWith, fill(caption.counterWith, { n: count(work.withCache) }));
     setText(this.workWithout, fill(caption.counterWithout, { n: count(work.without) }));
-    setText(this.cache.value, bytes((request ? storedTokens(request) : 0) * (log.header?.pool.bytes_per_token ?? 0)));
-    setText(this.cache.label, fill(caption.figureCache, { letter: request?.letter ?? '' }));
   }
 
   /** @param {string} text @param {boolean} moving */

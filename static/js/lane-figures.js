@@ -67,6 +67,11 @@ function medianMs(measured, count, sums) {
   return (sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2) / 1000;
 }
 
+/** Does a lane keep nothing from step to step? @param {LaneHeader} lane @returns {boolean} */
+export function keepsNothing({ spec }) {
+  return spec.split('+').includes('no-cache');
+}
+
 /** What the lanes did for the latest request that they were measured for. @param {World} world @returns {LaneRun|null} */
 export function latestRun(world) {
   let latest = null;

@@ -43,7 +43,7 @@ class App {
     const palette = new Palette();
     const transport = new Transport(log, (buffer) => frames.accept(buffer), document.baseURI);
     /** @type {Ctx} */
-    this.ctx = { timeline, ui, frames, selectors, strings, palette, log, send: (command) => transport.send(command) };
+    this.ctx = { timeline, ui, frames, selectors, strings, palette, log, send: (command) => transport.send(command), run: (speed) => this.actions.run(speed) };
     this.transport = transport;
     this.actions = new Actions(this.ctx, transport);
     this.popover = new Popover(byId('popover'), strings.keys.close);

@@ -199,6 +199,8 @@ export const strings = {
     figureToken: 'this token',
     counterWith: '{n} with the cache',
     counterWithout: '{n} without',
+    counterNone: '{n} without a cache',
+    counterOne: '{n} with one',
     figureCache: 'cache of {letter}',
     counterTitle: 'K/V computations',
     ms: '{n} ms',

@@ -324,6 +324,8 @@ export interface Ctx {
   palette: Palette;
   log: Log;
   send(command: Command): Promise<any>;
+  /** Let the engine run at the speed of the page's control, which takes `speed` first when one is given; null: as fast as it can. */
+  run(speed?: number|null): Promise<void>;
 }
 
 /** A lens draws into `root` (a positioned, empty element that it owns; the stage calls `update` with `size` when it

@@ -122,7 +122,7 @@ export class CompareSetup {
       ctx.ui.clear();
       ctx.ui.set({ requestId: null });
       ctx.timeline.pin(false);
-      await ctx.send({ command: 'play' });
+      await ctx.run();
       this.message.textContent = '';
       this.onStart();
     } catch (error) {

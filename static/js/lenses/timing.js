@@ -142,8 +142,7 @@ class TimingView {
     try {
       await ctx.send({ command: 'scenario', name: chosen === 'isolated' ? 'timing-isolated' : 'timing-shared' });
       ctx.timeline.pin();
-      await ctx.send({ command: 'set_rate', steps_per_second: null });
-      await ctx.send({ command: 'play' });
+      await ctx.run(null);
       setText(this.note, '');
     } catch (error) {
       setText(this.note, fill(t.failed, { message: error instanceof Error ? error.message : String(error) }));
