@@ -5,6 +5,7 @@ KvvizError
 ├── RequestError     a prompt or command that cannot be carried out
 ├── ModelError       weights that are missing, broken or not supported
 ├── RecordingError   a file that cannot be read
+├── TraceError       a trace that cannot be read or simulated
 └── MissingError     a step, frame or entry that is not there (any more)
 """
 
@@ -47,6 +48,12 @@ class RecordingError(KvvizError):
     """A recording cannot be read."""
 
     default_code = "bad_recording"
+
+
+class TraceError(KvvizError):
+    """A trace of requests cannot be read or simulated."""
+
+    default_code = "bad_trace"
 
 
 class MissingError(KvvizError):

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
-    "events": ("errors", "plain", "version", "limits", "config", "digest", "events", "memory"),
+    "events": ("errors", "plain", "version", "limits", "config", "digest", "events", "memory", "traces"),
     "engine": ("engine", "world", "log", "ledger", "frames", "recording"),
     "model": ("model", "scenarios", "experiments"),
     "sources": ("sources",),

@@ -1,0 +1,1 @@
+"""Traces: requests as hashes of their blocks, and what caches of a given size would have kept. No torch here."""

@@ -1,0 +1,129 @@
+"""What a simulation found: counts of one cache over one trace, and how they came about over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvviz.traces.batches import Batch, Ints
+from kvviz.traces.caches import Cache
+
+#: A course has so many points at most, and half as many or more once there are enough requests.
+MAX_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One policy at one capacity (`blocks`, 0: unbounded), over the `requests` that were read.
+
+    `hit_tokens` of `total_tokens`; `hit_blocks` of `references`, the hashes of all requests together. `evictions`: how
+    often a block left that was in the cache or had come in with the same request. `distinct_blocks`: in the trace.
+    """
+
+    policy: str
+    blocks: int
+    block_size: int
+    requests: int
+    total_tokens: int
+    hit_tokens: int
+    references: int
+    hit_blocks: int
+    evictions: int
+    distinct_blocks: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the prompt tokens that were found; 0 when there are none."""
+        return self.hit_tokens / self.total_tokens if self.total_tokens else 0.0
+
+    @property
+    def block_hit_rate(self) -> float:
+        """Share of the references to blocks that were found; 0 when there are none."""
+        return self.hit_blocks / self.references if self.references else 0.0
+
+    def saved_s(self, tokens_per_s: float) -> float:
+        """Seconds of prefill that the hits save when it computes `tokens_per_s`."""
+        return self.hit_tokens / tokens_per_s
+
+
+class Tally:
+    """Adds up batches: those of every cache (`count`), and what one cache found (`add`)."""
+
+    def __init__(self) -> None:
+        self.requests = self.total_tokens = self.references = self.num_blocks = 0
+        self.hit_tokens = self.hit_blocks = 0
+        self.course = Course()
+
+    def count(self, batch: Batch) -> None:
+        """The requests of a batch."""
+        self.requests += len(batch.input_lengths)
+        self.total_tokens += int(batch.input_lengths.sum())
+        self.references += int(batch.chain_lengths.sum())
+        self.num_blocks = max(self.num_blocks, int(batch.blocks.max(initial=-1)) + 1)
+
+    def add(self, batch: Batch, found: list[int], block_size: int) -> None:
+        """What a cache found for each request of the batch; `found` as `Cache.replay` gives it."""
+        lengths = batch.hit_lengths(found)
+        tokens = np.minimum(lengths * block_size, batch.input_lengths)
+        self.hit_blocks += int(lengths.sum())
+        self.hit_tokens += int(tokens.sum())
+        self.course.add(batch.timestamps, batch.input_lengths, tokens)
+
+    def result(self, policy: str, capacity: int, block_size: int, cache: Cache) -> Result:
+        """The counts so far."""
+        return Result(
+            policy=policy,
+            blocks=capacity,
+            block_size=block_size,
+            requests=self.requests,
+            total_tokens=self.total_tokens,
+            hit_tokens=self.hit_tokens,
+            references=self.references,
+            hit_blocks=self.hit_blocks,
+            evictions=cache.num_entered - cache.size,
+            distinct_blocks=self.num_blocks,
+        )
+
+
+@dataclass(slots=True)
+class Course:
+    """Tokens and hit tokens over the requests, in order: bins of equally many requests, at most `MAX_POINTS` of them.
+
+    When there are more, two neighbours become one, so memory stays the same.
+    """
+
+    requests_per_point: int = 1
+    _times: list[float] = field(default_factory=list)
+    _tokens: list[int] = field(default_factory=list)
+    _hits: list[int] = field(default_factory=list)
+    _open: int = 0
+
+    def add(self, timestamps: np.ndarray[Any, Any], tokens: Ints, hits: Ints) -> None:
+        """The requests that follow."""
+        done = 0
+        while done < len(tokens):
+            if not self._open:
+                self._begin()
+            take = min(self.requests_per_point - self._open, len(tokens) - done)
+            part = slice(done, done + take)
+            self._times[-1] = float(timestamps[done + take - 1])
+            self._tokens[-1] += int(tokens[part].sum())
+            self._hits[-1] += int(hits[part].sum())
+            self._open = (self._open + take) % self.requests_per_point
+            done += take
+
+    def _begin(self) -> None:
+        if len(self._times) == MAX_POINTS:
+            self._times = self._times[1::2]
+            self._tokens = [sum(self._tokens[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
+            self._hits = [sum(self._hits[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
+            self.requests_per_point *= 2
+        self._times.append(0.0)
+        self._tokens.append(0)
+        self._hits.append(0)
+
+    def points(self) -> list[tuple[float, int, int]]:
+        """For each bin: timestamp of its last request, tokens, hit tokens."""
+        return list(zip(self._times, self._tokens, self._hits, strict=True))

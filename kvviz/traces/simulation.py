@@ -1,0 +1,124 @@
+"""Simulations: a trace through a cache of one policy and one capacity, or of many capacities."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvviz.errors import TraceError
+from kvviz.plain import shown
+from kvviz.traces.caches import Cache, Fifo, Lfu, Lru, Random
+from kvviz.traces.optimum import Optimum
+from kvviz.traces.results import Course, Result, Tally
+from kvviz.traces.sweeps import LruSweep
+from kvviz.traces.trace import StoredTrace, Trace
+
+POLICIES = ("lru", "fifo", "lfu", "random", "optimum")
+MAX_CAPACITY = 2**53
+#: How many capacities one sweep may have.
+MAX_SWEEP = 200
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Counts of one run, and its course over the requests."""
+
+    result: Result
+    course: Course
+
+
+def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: Stop = lambda: False) -> Run:
+    """A trace through one cache of `capacity` blocks (0: unbounded).
+
+    The optimum needs a `StoredTrace`. `seed` is that of the random policy. When `stop()` is true after a batch, the
+    counts are those up to there. Raises `TraceError`.
+    """
+    cache = _cache(trace, policy, check_capacity(capacity), seed)
+    tally = Tally()
+    for batch in trace:
+        found = cache.replay(batch)
+        tally.count(batch)
+        tally.add(batch, found, trace.block_size)
+        if stop():
+            break
+    return Run(tally.result(policy, capacity, trace.block_size, cache), tally.course)
+
+
+def sweep(
+    trace: Trace, policy: str, capacities: Sequence[int], *, seed: int = 0, stop: Stop = lambda: False
+) -> list[Result]:
+    """A trace through caches of several capacities: LRU in one pass, the others one after the other.
+
+    When `stop()` is true after a batch, the results of LRU are those up to there, and of the others those of the
+    capacities that are done. Raises `TraceError`.
+    """
+    check_capacities(capacities)
+    if policy == "lru":
+        return sweep_lru(trace, capacities, stop=stop).results(trace.block_size)
+    results: list[Result] = []
+    for capacity in capacities:
+        run = simulate(trace, policy, capacity, seed=seed, stop=stop)
+        if stop() and results:
+            break
+        results.append(run.result)
+    return results
+
+
+def sweep_lru(trace: Trace, capacities: Sequence[int], *, stop: Stop = lambda: False) -> LruSweep:
+    """The pass of all capacities under LRU, with the reuse distances of the trace."""
+    one_pass = LruSweep(check_capacities(capacities))
+    for batch in trace:
+        one_pass.replay(batch, trace.block_size)
+        if stop():
+            break
+    return one_pass
+
+
+def check_policy(policy: str) -> str:
+    """The name of a policy. Raises `TraceError` for another."""
+    if policy not in POLICIES:
+        raise TraceError(
+            f"The policy must be {', '.join(POLICIES)}, but {shown(policy)} came; choose one of them.",
+            code="bad_setting",
+        )
+    return policy
+
+
+def check_capacity(capacity: int) -> int:
+    """A number of blocks, 0 for no limit. Raises `TraceError` for another."""
+    if not 0 <= capacity <= MAX_CAPACITY:
+        raise TraceError(
+            f"A cache has 0 (no limit) to {MAX_CAPACITY:,} blocks, but {shown(capacity)} came; give another number.",
+            code="bad_setting",
+        )
+    return capacity
+
+
+def check_capacities(capacities: Sequence[int]) -> Sequence[int]:
+    """Numbers of blocks of a sweep. Raises `TraceError`."""
+    if not 1 <= len(capacities) <= MAX_SWEEP:
+        raise TraceError(
+            f"A sweep has 1 to {MAX_SWEEP} capacities, but {len(capacities):,} came; give fewer.", code="bad_setting"
+        )
+    for capacity in capacities:
+        check_capacity(capacity)
+    return capacities
+
+
+def _cache(trace: Trace, policy: str, capacity: int, seed: int) -> Cache:
+    limit = capacity or sys.maxsize
+    match check_policy(policy):
+        case "lru":
+            return Lru(limit)
+        case "fifo":
+            return Fifo(limit)
+        case "lfu":
+            return Lfu(limit)
+        case "random":
+            return Random(limit, seed)
+        case _:
+            assert isinstance(trace, StoredTrace), "the optimum looks ahead"
+            return Optimum(limit, trace)
