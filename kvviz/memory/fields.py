@@ -56,7 +56,8 @@ class Fields:
         """`config`: whole, with any nesting."""
         self.outer = config
         self.values = _text_part(config)
-        self.model_type = self._name_of(self.values) or self._name_of(config)
+        self.outer_type = self._name_of(config)
+        self.model_type = self._name_of(self.values) or self.outer_type
 
     @staticmethod
     def _name_of(values: Mapping[str, Any]) -> str:
@@ -107,6 +108,15 @@ class Fields:
                     )
                 return list(value)
         return None
+
+    def at_layer(self, index: int) -> Fields:
+        """The fields as they are for one layer, where `per_layer_config` says otherwise than the rest."""
+        other = self.part("per_layer_config").values.get(str(index))
+        if not isinstance(other, Mapping):
+            return self
+        layer = Fields({})
+        layer.values, layer.model_type = {**self.values, **other}, self.model_type
+        return layer
 
     def part(self, name: str) -> Fields:
         """A nested object as fields of its own; empty where there is none."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvviz.errors import ModelError
-from kvviz.memory.fields import Fields
+from kvviz.memory.fields import Fields, whole
 from kvviz.memory.geometry import Geometry, grouped, kind_of
 from kvviz.memory.known import KNOWN_TYPES
 from kvviz.memory.patterns import DEFAULT_WINDOWS, WINDOW_NAMES, roles_of
@@ -33,7 +33,7 @@ def geometry_of_config(config: Mapping[str, Any], name: str | None = None) -> Ge
     fields = Fields(config)
     refuse_without_cache(fields)
     roles = roles_of(fields)
-    cross = set(fields.items(_CROSS_NAME) or ())
+    cross = {whole(index, _CROSS_NAME, 0) for index in fields.items(_CROSS_NAME) or ()}
     roles = ["none" if index in cross else role for index, role in enumerate(roles)]
     groups = grouped(layers_of(fields, roles))
     num_states = sum(role in ("state", "both", "both_sliding") for role in roles)

@@ -14,7 +14,7 @@ def refuse_without_cache(fields: Fields) -> None:
     """Raise `ModelError` with the `kind` in its details, for a model whose memory is not one entry a token."""
     if "compress_ratios" in fields or any(word in _COMPRESSED for word in fields.items("layer_types") or ()):
         raise _refusal("compressed_sparse", _compressed(fields))
-    kinds = {fields.model_type, fields.outer.get("model_type")}
+    kinds = {fields.model_type, fields.outer_type}
     # A decoder of such a family by itself (BartForCausalLM) is an ordinary model.
     is_whole = bool(fields.outer.get("is_encoder_decoder", bool(kinds & ENCODER_DECODERS)))
     if is_whole:

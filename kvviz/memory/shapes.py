@@ -9,7 +9,7 @@ from kvviz.memory.fields import Fields, missing, whole
 from kvviz.memory.geometry import LayerGroup
 from kvviz.memory.patterns import Role, window_of
 
-HEAD_NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "decoder_attention_heads")
+HEAD_NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "decoder_attention_heads", "attention_heads")
 KV_HEAD_NAMES = (
     "num_key_value_heads",
     "num_kv_heads",
@@ -19,6 +19,8 @@ KV_HEAD_NAMES = (
     "num_query_groups",
 )
 HIDDEN_NAMES = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
+#: Channels of a head in Gemma 4's full layers where the file does not say. Source: transformers 5.24.
+GEMMA4_GLOBAL_DIM = 512
 HEAD_DIM_NAMES = ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size", "attention_head_size")
 
 
@@ -31,9 +33,19 @@ def layers_of(fields: Fields, roles: Sequence[Role]) -> list[LayerGroup]:
     if blocks is not None:
         return _by_blocks(fields, blocks, len(roles))
     shared = _shared(fields, len(roles))
-    is_listed = fields.items(*HEAD_NAMES, *KV_HEAD_NAMES) is not None
+    is_listed = "per_layer_config" in fields or fields.items(*HEAD_NAMES, *KV_HEAD_NAMES) is not None
     by_role = {} if is_listed else {role: _layer(fields, 0, role) for _, role in own}
-    return [by_role.get(role) or _layer(fields, index, role) for index, role in own if index not in shared]
+    return [
+        by_role.get(role) or _layer(fields, index, role)
+        for index, role in own
+        if index not in shared and not _is_without_heads(fields, index)
+    ]
+
+
+def _is_without_heads(fields: Fields, index: int) -> bool:
+    """Whether a list of KV heads by layer has none for this one."""
+    listed = fields.items(*KV_HEAD_NAMES)
+    return listed is not None and index < len(listed) and listed[index] == 0
 
 
 def _shared(fields: Fields, num_layers: int) -> set[int]:
@@ -101,7 +113,8 @@ def head_dim_of(fields: Fields, query_heads: int) -> int:
 
 
 def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
-    """One layer with attention."""
+    """One layer with attention; `per_layer_config` may hold other fields for it."""
+    fields = fields.at_layer(index)
     query_heads = query_heads_of(fields, index)
     is_sliding = role in ("sliding", "both_sliding")
     window = window_of(fields) if is_sliding else fields.number("attention_chunk_size") if role == "chunked" else None
@@ -117,7 +130,7 @@ def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
         dim = fields.number("swa_head_dim") or other.number("head_dim") or 0
         value_dim = fields.number("swa_v_head_dim") or value_dim
     elif fields.model_type.startswith(("gemma4", "diffusion_gemma", "embedding_gemma2")):
-        dim = fields.number("global_head_dim") or 0
+        dim = fields.number("global_head_dim") or (0 if "per_layer_config" in fields else GEMMA4_GLOBAL_DIM)
         if fields.flag("attention_k_eq_v"):
             kv_heads = fields.number("num_global_key_value_heads") or kv_heads
     dim = dim or head_dim_of(fields, query_heads)

@@ -149,14 +149,16 @@ def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
 
 async def _question(request: Request) -> Question:
     """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RequestError(
-                f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has more; send the configs by themselves.",
-                code="too_large",
-            )
+    body, num_bytes = bytearray(), 0
+    async for chunk in request.stream():  # to its end, or the answer would not arrive
+        num_bytes += len(chunk)
+        if num_bytes <= MAX_BODY_BYTES:
+            body += chunk
+    if num_bytes > MAX_BODY_BYTES:
+        raise RequestError(
+            f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has {num_bytes:,}; send fewer or shorter configs.",
+            code="too_large",
+        )
     try:
         return Question.model_validate(orjson.loads(body))
     except orjson.JSONDecodeError:
