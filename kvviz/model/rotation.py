@@ -40,7 +40,8 @@ def find_rotation(model: PreTrainedModel) -> Rotation:
 def check_rotation(rotation: Rotation, first: torch.Tensor, later: torch.Tensor, num_positions: int) -> None:
     """Keys [h, d] of one token at position 0 and `num_positions` later. Raises `ModelError` when they differ."""
     turned = rotation.rotate(first.float(), torch.tensor(num_positions))
-    if not torch.allclose(turned, later.float(), rtol=1e-3, atol=1e-3 * float(later.abs().max())):
+    tolerance = max(1e-3, 2 * torch.finfo(later.dtype).eps)  # the model rounded cosine, sine and sum to its dtype
+    if not torch.allclose(turned, later.float(), rtol=tolerance, atol=tolerance * float(later.abs().max())):
         raise ModelError(
             "The keys of this model do not turn with their position as a rotary embedding turns them, so they cannot "
             "be turned back; choose another lane for this model.",

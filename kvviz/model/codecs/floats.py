@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 
-from kvviz.model.codecs.codec import CODECS, Codec, Part
+from kvviz.model.codecs.codec import CODECS, Calibrated, Codec, Part
 from kvviz.model.geometry import LayerGeometry
 
 
@@ -14,7 +12,7 @@ class Float(Codec):
     """Casts to `stored`; what lies beyond its range becomes its largest number."""
 
     family = "bits"
-    stored: ClassVar[torch.dtype]
+    stored: torch.dtype
 
     def parts(self, layer: LayerGeometry, block_size: int) -> tuple[Part, ...]:
         """Keys and values (h, block size, d)."""
@@ -43,6 +41,20 @@ class Float(Codec):
     def widen(self, stored: torch.Tensor) -> torch.Tensor:
         """Back in `dtype`."""
         return stored.to(self.dtype)
+
+
+class AsComputed(Float):
+    """The model's own dtype, whatever it caches: what a pool stores that grows and that no codec was asked for."""
+
+    name = "as-computed"
+    title = "As computed"
+    about = "Every number as the model computed it."
+    exact = True
+
+    def prepare(self, model: Calibrated, block_size: int) -> None:
+        """Take the dtype from the model."""
+        super().prepare(model, block_size)
+        self.stored = model.dtype
 
 
 @CODECS.register

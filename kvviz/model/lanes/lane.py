@@ -11,6 +11,7 @@ from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError
 from kvviz.model.choices import Choice
 from kvviz.model.codecs import CODECS, Calibrated, Codec
+from kvviz.model.codecs.floats import AsComputed
 from kvviz.model.forgetting import POLICIES, Policy
 from kvviz.model.form import Form
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
@@ -78,7 +79,7 @@ class Lane:
         codec, policy = self.codec, self.policy
         growing = any(allocation.growing for allocation in self.allocations)
         if codec is None and growing:
-            codec = CODECS["fp32"]()
+            codec = AsComputed()
         if codec is not None and codec.name == REFERENCE and not growing:
             codec = None
         geometry = model.geometry
