@@ -9,7 +9,16 @@ from kvviz.memory.fields import Fields, missing, whole
 from kvviz.memory.geometry import LayerGroup
 from kvviz.memory.patterns import Role, window_of
 
-HEAD_NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "decoder_attention_heads", "attention_heads")
+HEAD_NAMES = (
+    "num_attention_heads",
+    "n_head",
+    "n_heads",
+    "num_heads",
+    "num_query_heads",
+    "decoder_attention_heads",
+    "num_decoder_attention_heads",
+    "attention_heads",
+)
 KV_HEAD_NAMES = (
     "num_key_value_heads",
     "num_kv_heads",

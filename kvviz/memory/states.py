@@ -42,6 +42,8 @@ def _kimi(fields: Fields) -> _Found:
 
 def _mamba2(fields: Fields) -> _Found:
     """Mamba-2 (also Falcon H1, Bamba, Granite 4, Zamba2, Nemotron-H): heads × dimension × state."""
+    if fields.model_type == "zamba":  # heads of the first Mamba
+        return None
     is_plain = fields.model_type == "mamba2"
     heads = fields.number("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(["num_heads"] if is_plain else []))
     size = fields.number("mamba_d_state", "ssm_state_size", "state_size")
