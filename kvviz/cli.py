@@ -396,14 +396,56 @@ def calc(
     calculating.main(calculating.subject_of(model, config, numbers, parameters), settings, as_json=as_json)
 
 
+@app.command("simulate")
+def simulate_trace(
+    trace: Annotated[Path, typer.Argument(help="A .jsonl or .jsonl.gz file, see docs/traces.md.", show_default=False)],
+    blocks_: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks", parser=whole_number, metavar="N", help="Blocks of the cache; 0: no limit, the default."
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Several caches, one for each number of blocks.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="As many blocks of --model as fit, such as 40GiB.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `kvviz calc --list`, for --memory.")] = None,
+    dtype: Annotated[str, typer.Option(help="How that model's cache is stored.")] = "bf16",
+    policy: Annotated[str, typer.Option(help="lru, fifo, lfu, random or optimum: what leaves first.")] = "lru",
+    seed: Annotated[int, typer.Option(parser=whole_number, metavar="N", help="Seed of the random policy.")] = 0,
+    block_size: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Tokens per block where the trace does not say.")
+    ] = 512,
+    prefill: Annotated[
+        float, typer.Option(parser=number, metavar="X", help="Tokens per second of a prefill, for the time saved.")
+    ] = 10_000.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Replay a trace of requests through a prefix cache, and say what it would have hit."""
+    from kvviz import simulating
+
+    asked = simulating.Asked(blocks_, sweep, memory, model, dtype, policy, seed, block_size, prefill)
+    simulating.main(trace, asked, as_json=as_json)
+
+
 @app.command()
 def bench(
+    what: Annotated[str | None, typer.Argument(help="`simulate`: traces through caches, instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
     model: Annotated[str | None, typer.Option(help="A hub id, a directory or a .gguf file.")] = None,
     memory: Annotated[bool, typer.Option(help="Also fill all budgets and run 5,000 more steps (minutes).")] = False,
     page: Annotated[bool, typer.Option(help="Also watch the page in Chromium while the model decodes.")] = False,
 ) -> None:
     """Measure the speed of decoding, against the same model without kvviz."""
+    if what == "simulate":
+        from kvviz import bench_simulate
+
+        bench_simulate.main(as_json=as_json)
+        return
+    if what is not None:
+        raise typer.BadParameter(f"nothing or simulate is expected, but {shown(what)} came.")
     from kvviz import bench as benchmark
 
     benchmark.main(as_json=as_json, model=model, memory=memory, page=page)

@@ -20,6 +20,7 @@ class Result:
 
     `hit_tokens` of `total_tokens`; `hit_blocks` of `references`, the hashes of all requests together. `evictions`: how
     often a block left that was in the cache or had come in with the same request. `distinct_blocks`: in the trace.
+    `is_partial`: it was stopped, and all counts are of the requests up to there.
     """
 
     policy: str
@@ -32,6 +33,7 @@ class Result:
     hit_blocks: int
     evictions: int
     distinct_blocks: int
+    is_partial: bool = False
 
     @property
     def hit_rate(self) -> float:
@@ -71,7 +73,7 @@ class Tally:
         self.hit_tokens += int(tokens.sum())
         self.course.add(batch.timestamps, batch.input_lengths, tokens)
 
-    def result(self, policy: str, capacity: int, block_size: int, cache: Cache) -> Result:
+    def result(self, policy: str, capacity: int, block_size: int, cache: Cache, *, is_partial: bool = False) -> Result:
         """The counts so far."""
         return Result(
             policy=policy,
@@ -84,6 +86,7 @@ class Tally:
             hit_blocks=self.hit_blocks,
             evictions=cache.num_entered - cache.size,
             distinct_blocks=self.num_blocks,
+            is_partial=is_partial,
         )
 
 

@@ -44,7 +44,7 @@ def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: S
         tally.add(batch, found, trace.block_size)
         if stop():
             break
-    return Run(tally.result(policy, capacity, trace.block_size, cache), tally.course)
+    return Run(tally.result(policy, capacity, trace.block_size, cache, is_partial=stop()), tally.course)
 
 
 def sweep(
@@ -52,18 +52,17 @@ def sweep(
 ) -> list[Result]:
     """A trace through caches of several capacities: LRU in one pass, the others one after the other.
 
-    When `stop()` is true after a batch, the results of LRU are those up to there, and of the others those of the
-    capacities that are done. Raises `TraceError`.
+    When `stop()` is true after a batch, the results of LRU are those up to there; of the others the last one is, and
+    the capacities that follow are missing. Raises `TraceError`.
     """
     check_capacities(capacities)
-    if policy == "lru":
-        return sweep_lru(trace, capacities, stop=stop).results(trace.block_size)
+    if check_policy(policy) == "lru":
+        return sweep_lru(trace, capacities, stop=stop).results(trace.block_size, is_partial=stop())
     results: list[Result] = []
     for capacity in capacities:
-        run = simulate(trace, policy, capacity, seed=seed, stop=stop)
-        if stop() and results:
+        results.append(simulate(trace, policy, capacity, seed=seed, stop=stop).result)
+        if stop():
             break
-        results.append(run.result)
     return results
 
 

@@ -53,7 +53,7 @@ class LruSweep:
         powers = np.searchsorted(2 ** np.arange(NUM_POWERS, dtype=np.int64), depths)
         self.reuse += np.bincount(np.where(depths == NEVER, NUM_POWERS, powers), minlength=NUM_POWERS + 1)
 
-    def results(self, block_size: int) -> list[Result]:
+    def results(self, block_size: int, *, is_partial: bool = False) -> list[Result]:
         """One for each capacity, in the order in which they were given."""
         tally = self._tally
         blocks, tokens, present = (np.cumsum(each) for each in (self._hit_blocks, self._hit_tokens, self._present))
@@ -74,6 +74,7 @@ class LruSweep:
                     hit_blocks=int(blocks[at]),
                     evictions=entered - min(limit, tally.num_blocks),
                     distinct_blocks=tally.num_blocks,
+                    is_partial=is_partial,
                 )
             )
         return results

@@ -1,0 +1,357 @@
+"""`kvviz simulate`: files good and bad, what is printed, Ctrl-C, and the bench."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tracemalloc
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slow_caches import slow_counts
+
+from kvviz import bench_simulate, cli
+from kvviz.errors import ModelError, TraceError
+from kvviz.traces import lines
+from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
+from kvviz.traces.lines import LineReader, Request
+from kvviz.traces.room import blocks_in, size_bytes
+from kvviz.traces.trace import TraceFile
+
+Run = Callable[..., tuple[int, str, str]]
+GOOD: dict[str, Any] = {"timestamp": 0, "input_length": 1_500, "output_length": 5, "hash_ids": [1, 2, 3]}
+
+
+def line(**changes: Any) -> str:
+    return json.dumps({**GOOD, **changes})
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call `kvviz simulate` in this process; the answer is exit code, output and errors."""
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kvviz", "simulate", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Three requests of two chains."""
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\n".join([line(), line(timestamp=5, input_length=800, hash_ids=[1, 9]), line(timestamp=7)]))
+    return path
+
+
+def test_json_of_one_cache(run: Run, trace: Path) -> None:
+    code, out, err = run(trace, "--blocks", "2", "--policy", "lru", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "policy": "lru",
+        "blocks": 2,
+        "block_size": 512,
+        "requests": 3,
+        "total_tokens": 3_800,
+        "hit_tokens": 1_024,  # 1 twice: 1 and 2 stay of three, then 9 and 1
+        "hit_rate": 1_024 / 3_800,
+        "references": 8,
+        "hit_blocks": 2,
+        "block_hit_rate": 0.25,
+        "evictions": 4,  # 3; 2; then of 1 9 2 3 the last two of the order: 9 and 3
+        "distinct_blocks": 4,
+        "saved_s": 0.1024,
+        "prefill_tokens_per_s": 10_000.0,
+        "seed": None,
+        "bad_lines": 0,
+        "partial": False,
+    }
+
+
+def test_json_of_a_sweep_is_a_list_in_its_order(run: Run, trace: Path) -> None:
+    for policy in ("lru", "fifo", "optimum"):
+        code, out, _ = run(trace, "--sweep", "4, 1,0", "--policy", policy, "--json")
+        assert code == 0
+        assert [answer["blocks"] for answer in json.loads(out)] == [4, 1, 0]
+        single = [json.loads(run(trace, "--blocks", size, "--policy", policy, "--json")[1]) for size in "410"]
+        assert json.loads(out) == single
+
+
+def test_a_last_block_counts_no_more_than_the_prompt_has(run: Run, trace: Path) -> None:
+    answer = json.loads(run(trace, "--json")[1])
+    assert answer["blocks"] == 0
+    assert answer["hit_tokens"] == 512 + 1_500
+    assert answer["evictions"] == 0
+
+
+def test_a_table(run: Run, trace: Path) -> None:
+    code, out, _ = run(trace, "--sweep", "1,0", "--prefill", "512")
+    assert code == 0
+    assert "3 requests, 3,800 prompt tokens, 8 references to 4 blocks of 512 tokens" in out
+    assert [row.split() for row in out.splitlines()[2:]] == [
+        ["lru", "1", "26.95%", "1,024", "2", "5", "2", "s"],
+        ["lru", "no", "limit", "52.95%", "2,012", "4", "0", "4", "s"],
+    ]
+
+
+def test_random_tells_its_seed(run: Run, trace: Path) -> None:
+    answer = json.loads(run(trace, "--blocks", "2", "--policy", "random", "--seed", "7", "--json")[1])
+    assert answer["seed"] == 7
+
+
+def test_memory_of_a_model_is_a_number_of_blocks(run: Run, trace: Path) -> None:
+    # Llama 3.1 8B in 16 bits: 131,072 bytes a token, 64 MiB a block of 512
+    code, out, _ = run(trace, "--memory", "40GiB", "--model", "llama-3.1-8b", "--json")
+    assert code == 0
+    assert json.loads(out)["blocks"] == 640
+    assert blocks_in(40 * 2**30, "llama-3.1-8b", "fp8", 16) == 40_960
+    assert size_bytes("1.5 kb") == 1_500
+    assert size_bytes("2TiB") == 2**41
+    assert size_bytes("80000000000") == 80_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--blocks", "-1"], "blocks, but -1 came"),
+        (["--blocks", "9" * 30], "blocks, but 1e+30 came"),
+        (["--policy", "mru"], "The policy must be lru, fifo, lfu, random, optimum, but 'mru' came"),
+        (["--sweep", "1,x"], "whole numbers with commas between them, but 'x' came"),
+        (["--sweep", ""], "whole numbers with commas between them, but an empty text came"),
+        (["--sweep", ",".join("1" * 201)], "A sweep has 1 to 200 capacities, but 201 came"),
+        (["--sweep", "1", "--blocks", "1"], "A capacity is given once"),
+        (["--memory", "1GB"], "--memory and --model go together"),
+        (["--model", "llama-3.1-8b"], "--memory and --model go together"),
+        (["--memory", "much", "--model", "llama-3.1-8b"], "A size such as 40GiB is expected"),
+        (["--memory", "1kB", "--model", "llama-3.1-8b"], "One block of Llama 3.1 8B takes 67,108,864 bytes"),
+        (["--memory", "1GB", "--model", "nobody"], "nobody"),
+        (["--memory", "1GB", "--model", "llama-3.1-8b", "--dtype", "int3"], "int3"),
+        (["--block-size", "0"], "A block has 1 to 1,048,576 tokens, but 0 came"),
+        (["--prefill", "0"], "A prefill computes more than 0 tokens per second"),
+        (["--prefill", "nan"], "A prefill computes more than 0 tokens per second"),
+    ],
+)
+def test_settings_that_cannot_be(run: Run, trace: Path, arguments: list[str], sentence: str) -> None:
+    code, out, err = run(trace, *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_model_without_blocks_is_refused() -> None:
+    with pytest.raises(ModelError, match="keeps a state of a fixed size and no blocks"):
+        blocks_in(2**40, "mamba2-codestral-7b", "bf16", 16)
+
+
+BAD = [
+    ("not json", "a JSON object is expected, but this is no JSON"),
+    ("[1]", "a JSON object is expected, but a list came"),
+    ('{"timestamp": NaN}', "a JSON object is expected, but this is no JSON"),
+    ("\x00", "a JSON object is expected, but this is no JSON"),
+    ("[" * 5_000, "a JSON object is expected, but this is no JSON"),
+    (line(input_length=-1), "input_length: a whole number from 0 to 2,147,483,647 is expected, but -1 came"),
+    (line(input_length=1.5), "input_length: a whole number from 0 to 2,147,483,647 is expected, but 1.5 came"),
+    (line(input_length=True), "input_length: a whole number from 0 to 2,147,483,647 is expected, but true came"),
+    (line(output_length="5"), "output_length: a whole number from 0 to 2,147,483,647 is expected, but '5' came"),
+    (line(input_length=10**30), "input_length: a whole number from 0 to 2,147,483,647 is expected, but 1e+30 came"),
+    (line(timestamp=None), "timestamp: a number of at least 0 is expected, but nothing came"),
+    (line(timestamp=-0.5), "timestamp: a number of at least 0 is expected, but -0.5 came"),
+    (line(timestamp=True), "timestamp: a number of at least 0 is expected, but true came"),
+    (line(hash_ids=None), "hash_ids: a list is expected, but nothing came"),
+    (line(hash_ids=[1, -2]), "hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but -2 came"),
+    (line(hash_ids=[1, 2**64]), "hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but 1.84467440737e+19 came"),
+    (line(hash_ids=[1, True]), "hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but true came"),
+    (line(hash_ids=["a"]), "hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but 'a' came"),
+    (line(hash_ids=[[1]]), "hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but a list came"),
+    (line(block_size=0), "block_size: a whole number from 1 to 1,048,576 is expected, but 0 came"),
+    (line(block_size=16), "block_size 512 is expected as before, but 16 came"),
+    ('{"timestamp": 1, "input_length": 5, "output_length": 1}', "hash_ids is missing"),
+    ('{"input_length": 5, "output_length": 1, "hash_ids": []}', "timestamp is missing"),
+]
+
+
+@pytest.mark.parametrize(("bad", "sentence"), BAD)
+def test_a_bad_line_is_told_and_nothing_stops(run: Run, tmp_path: Path, bad: str, sentence: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f"{line()}\n\n{bad}\n{line()}\n", encoding="utf-8")
+    code, out, err = run(path, "--json")
+    answer = json.loads(out)
+    assert (code, answer["requests"], answer["bad_lines"], answer["hit_tokens"]) == (0, 2, 1, 1_500)
+    assert err == f"Bad line 3: {sentence}\n"
+
+
+def test_only_the_first_bad_lines_are_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("x\n" * 7 + line() + "\n" + "x\n" * 1_000)
+    code, out, err = run(path, "--json")
+    assert (code, json.loads(out)["bad_lines"]) == (0, 1_007)
+    told = err.splitlines()
+    assert [each.split(":")[0] for each in told[:-1]] == [f"Bad line {n}" for n in range(1, 6)]
+    assert told[-1] == "Bad and 1,002 more bad lines"
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_files_that_are_no_trace(run: Run, tmp_path: Path) -> None:
+    packed = gzip.compress((line() + "\n").encode() * 5_000)
+    noise = random.Random(1).randbytes(500)
+    files = {
+        tmp_path / "missing.jsonl": "cannot be read (No such file or directory)",
+        tmp_path: "cannot be read (Is a directory)",
+        write(tmp_path / "empty.jsonl", b""): "is empty; a trace has one JSON object a line",
+        write(tmp_path / "blank.jsonl", b"\n \r\n"): "is empty; a trace has one JSON object a line",
+        write(tmp_path / "bad.jsonl", b"x\ny\n"): "has no request in its 2 lines (line 1: a JSON object is expected",
+        write(tmp_path / "wide.jsonl", line().encode("utf-16")): "has no request in its 1 lines",
+        write(tmp_path / "noise.jsonl.gz", noise): "has no request in its",
+        write(tmp_path / "cut.gz", packed[:-20]): "its gzip data end too early or are wrong; fetch it again",
+        write(tmp_path / "wrong.gz", packed[:60] + bytes(9) + packed[69:]): "its gzip data end too early or are wrong",
+        write(tmp_path / "head.gz", packed[:4]): "its gzip data end too early or are wrong",
+        tmp_path / ("n" * 300): "cannot be read (File name too long)",
+    }
+    for path, sentence in files.items():
+        code, out, err = run(path)
+        assert (code, out) == (2, ""), path
+        assert sentence in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_gzip_is_known_by_its_content(run: Run, tmp_path: Path) -> None:
+    for name, data in (("a.gz", (line() + "\n").encode()), ("b.jsonl", gzip.compress(line().encode()))):
+        code, out, _ = run(write(tmp_path / name, data), "--json")
+        assert (code, json.loads(out)["requests"]) == (0, 1)
+
+
+def test_line_ends_and_marks_of_other_systems(run: Run, tmp_path: Path) -> None:
+    data = b"\xef\xbb\xbf" + (line() + "\r\n" + line()).encode()
+    answer = json.loads(run(write(tmp_path / "trace.jsonl", data), "--json")[1])
+    assert (answer["requests"], answer["bad_lines"]) == (2, 0)
+
+
+def test_block_sizes(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", (line(block_size=16) + "\n" + line()).encode())
+    assert json.loads(run(path, "--json")[1])["hit_tokens"] == 48
+    path = write(tmp_path / "b.jsonl", (line() + "\n" + line()).encode())
+    assert json.loads(run(path, "--json", "--block-size", "100")[1])["hit_tokens"] == 300
+
+
+def test_a_long_line_is_skipped_in_bounded_memory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gzip file of 64 kB that would be a line of 64 MB."""
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2**16)
+    packed = gzip.compress(line().encode() + b"\n" + b"[" * 2**26 + b"\n" + line().encode())
+    assert len(packed) < 100_000
+    path = write(tmp_path / "bomb.gz", packed)
+    tracemalloc.start()
+    code, out, err = run(path, "--json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (code, json.loads(out)["requests"]) == (0, 2)
+    assert err == "Bad line 2: a line has at most 65,536 bytes, but this one has more\n"
+    assert peak < 8 * 2**20
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
+@pytest.mark.parametrize("policy", ["lru", "optimum"])
+def test_ctrl_c_prints_what_is_known(tmp_path: Path, policy: str) -> None:
+    """A pipe that has brought some requests; then Ctrl-C, and one more line."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    chance = random.Random(2)
+    requests = [([chance.randrange(9), 20 + chance.randrange(9)], 1_000) for _ in range(8_000)]
+    text = "".join(line(hash_ids=ids, input_length=length) + "\n" for ids, length in requests)
+    command = [sys.executable, "-m", "kvviz.cli", "simulate", str(path), "--blocks", "4", "--policy", policy, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with path.open("w") as pipe:
+            pipe.write(text)
+            pipe.flush()  # all but what a pipe holds has been read
+            process.send_signal(signal.SIGINT)
+            pipe.write(line() + "\n")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    answer = json.loads(out)
+    assert answer["partial"] is True
+    known = answer["requests"]
+    assert 1_000 < known <= len(requests)
+    expected = slow_counts(requests[:known], policy, 4, 512)
+    assert (answer["hit_tokens"], answer["evictions"]) == (expected.hit_tokens, expected.evictions)
+
+
+def test_progress_is_told_in_bytes(trace: Path) -> None:
+    told: list[int] = []
+    list(TraceFile(trace, on_bytes=told.append))
+    assert told[-1] == trace.stat().st_size
+
+
+def test_a_second_reading_is_the_same(trace: Path) -> None:
+    trace.write_text(trace.read_text() + "\nx")
+    file = TraceFile(trace)
+    first, second = [[batch.blocks.tolist() for batch in file] for _ in range(2)]
+    assert first == second
+    assert file.faults.count == 1
+
+
+@pytest.mark.parametrize("made", [*GENERATED, BENCH], ids=lambda made: made.name)
+def test_generated_traces_are_chains_and_the_same_each_time(made: Generated) -> None:
+    requests = list(made.requests())
+    assert requests == list(made.requests())
+    before: dict[int, int | None] = {}
+    for request in requests:
+        ids = request.hash_ids
+        assert -(-request.input_length // 512) == len(ids)
+        for parent, block in zip([None, *ids], ids, strict=False):
+            assert before.setdefault(block, parent) == parent
+    assert [request.timestamp for request in requests] == sorted(request.timestamp for request in requests)
+
+
+def test_generated_traces_are_what_is_said_of_them() -> None:
+    assert len({request.hash_ids[0] for request in CHATS.requests()}) == 4
+    assert len({request.hash_ids[16] for request in AGENTS.requests()}) == 1  # 17 blocks of 9,000 tokens are full
+    documents = [request.hash_ids[0] for request in DOCUMENTS.requests()]
+    assert documents == documents[:160] * 4
+    bench = list(BENCH.requests())
+    assert (len(bench), sum(len(request.hash_ids) for request in bench)) == (12_000, 280_000)
+
+
+def test_a_request_is_read_as_it_is_written() -> None:
+    import io
+
+    reader = LineReader()
+    assert list(reader.read(io.BytesIO(line(timestamp=1.5).encode()), "here")) == [
+        Request(1.5, 1_500, 5, array("Q", [1, 2, 3]))
+    ]
+    with pytest.raises(TraceError, match="here is empty"):
+        list(LineReader().read(io.BytesIO(b""), "here"))
+
+
+def test_the_bench_compares_equal_work(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its plain loop counts what the rules count; its ratios are numbers of one run."""
+    chance = random.Random(3)
+    chains = [[chance.randrange(20) * 10 + n for n in range(chance.randint(1, 5))] for _ in range(300)]
+    for capacity in (1, 3, 30):
+        expected = slow_counts([(chain, 0) for chain in chains], "lru", capacity, 512)
+        assert bench_simulate.plain_lru(chains, capacity) == (expected.hit_blocks, expected.evictions)
+    monkeypatch.setattr(bench_simulate, "NUM_ROUNDS", 1)
+    monkeypatch.setattr(sys, "argv", ["kvviz", "bench", "simulate", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["requests"], answer["references"]) == (12_000, 280_000)
+    assert min(answer["lru"], answer["sweep"], answer["optimum"]) > 0
