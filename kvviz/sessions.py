@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from kvviz.sources.turns import Turns
 
 #: Id of the live session that all tabs of `/` share.
 LIVE_ID = "live"
+#: What follows the dot in the id of a lane; each lane has one id.
+_LANE_NUMBER = re.compile(r"[1-9][0-9]?\Z")
 
 
 class Sessions:
@@ -98,7 +101,7 @@ class Sessions:
         if session_id in self._sessions:
             return self._sessions[session_id]
         whole_id, dot, number = session_id.rpartition(".")
-        if dot and number.isdecimal() and len(number) < 3 and int(number) > 0:
+        if dot and _LANE_NUMBER.match(number):
             return await self._find_lane(session_id, whole_id, int(number))
         if session_id == LIVE_ID and self.model_status.state in ("fetching", "converting", "loading", "ready"):
             return None
@@ -120,10 +123,10 @@ class Sessions:
                 f"Session {whole_id[:80]!r} runs no comparison with a lane {index}; leave the number out.",
                 code="no_such_session",
             )
-        session = Session(session_id, LaneSource(whole.source, index), self._loop)
-        self._sessions[session_id] = session
-        whole.follow(session.notify)
-        return session
+        if session_id not in self._sessions:  # somebody else may have opened it while the comparison was opened
+            session = self._sessions[session_id] = Session(session_id, LaneSource(whole.source, index), self._loop)
+            whole.follow(session.notify)
+        return self._sessions[session_id]
 
     @property
     def arrival(self) -> asyncio.Event:
@@ -194,9 +197,9 @@ class Sessions:
         spare = [
             session
             for session in alike
-            if not session.num_clients
+            if not self._num_clients_of(session)
             and session.session_id != self._live_id
-            and now - session.unwatched_since_s >= unwatched_s
+            and now - self._unwatched_since_s(session) >= unwatched_s
         ]
         if not spare:
             raise RequestError(
@@ -204,7 +207,7 @@ class Sessions:
                 code="too_many_sessions",
                 limit=limit,
             )
-        await self._end(min(spare, key=lambda session: session.unwatched_since_s))
+        await self._end(min(spare, key=self._unwatched_since_s))
 
     async def _make_room_for_upload(self, num_bytes: int) -> None:
         """Drop the oldest uploads that nobody watches until there is room for one more of that size."""
@@ -215,7 +218,7 @@ class Sessions:
             if len(sizes) < limits.max_recordings and sum(sizes.values()) + num_bytes <= limits.max_uploads_bytes:
                 return
             session = self._sessions.get(entry.recording_id)
-            if session is None or not session.num_clients:
+            if session is None or not self._num_clients_of(session):
                 if session is not None:
                     await self._end(session)
                 self.library.remove(entry.recording_id)
@@ -228,10 +231,21 @@ class Sessions:
                 limit=limits.max_recordings,
             )
 
+    def _lanes_of(self, session: Session) -> list[Session]:
+        """The lanes of a comparison that have been opened as sessions."""
+        return [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
+
+    def _num_clients_of(self, session: Session) -> int:
+        """Who watches a session or one of its lanes."""
+        return sum(one.num_clients for one in (session, *self._lanes_of(session)))
+
+    def _unwatched_since_s(self, session: Session) -> float:
+        """Since when nobody has watched it or one of its lanes."""
+        return max(one.unwatched_since_s for one in (session, *self._lanes_of(session)))
+
     async def _end(self, session: Session) -> None:
         self._sessions.pop(session.session_id, None)
-        lanes = [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
-        for lane in lanes:
+        for lane in self._lanes_of(session):
             await self._end(lane)
         await session.close()
 
@@ -274,7 +288,7 @@ class Sessions:
             await asyncio.sleep(min(30.0, self.limits.idle_s / 2))
             now = time.monotonic()
             for session in list(self._sessions.values()):
-                if session.num_clients or now - session.unwatched_since_s < self.limits.idle_s:
+                if self._num_clients_of(session) or now - self._unwatched_since_s(session) < self.limits.idle_s:
                     continue
                 if session.session_id == self._live_id:
                     session.source.execute(Pause(command="pause"))
