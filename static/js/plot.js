@@ -19,8 +19,9 @@ import { plotTexts as t } from './strings-plot.js';
 /** @typedef {import('./plot-table.js').Numbers} Numbers */
 /** @typedef {import('./plot-theme.js').Parts} Parts */
 /** @typedef {'png'|'svg'|'csv'|'json'} Format */
-/** `label`: what the chart shows, in words. `file`: name of saved files, without an ending.
- * @typedef {{label: string, file?: string}} PlotOptions */
+/** `label`: what the chart shows, in words. `file`: name of saved files, without an ending. `onZoom`: a person chose another part;
+ * a long series may be drawn anew with more points of what is `shown`.
+ * @typedef {{label: string, file?: string, onZoom?: () => void}} PlotOptions */
 
 const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', doubleClick: false, responsive: false, scrollZoom: false };
 const ZOOM = 1.6;
@@ -44,9 +45,10 @@ export class Plot {
   #stops = [];
 
   /** @param {HTMLElement} root an element that the chart owns; its height is the chart's, controls and table are extra @param {PlotOptions} options */
-  constructor(root, { label, file = 'kvviz-chart' }) {
+  constructor(root, { label, file = 'kvviz-chart', onZoom = () => undefined }) {
     this.root = root;
     this.file = file;
+    this.onZoom = onZoom;
     this.palette = new Palette();
     this.area = h('div', { class: 'plot-area', role: 'img', 'aria-label': label });
     this.message = h('p', { class: 'plot-message', role: 'status' }, t.loading);
@@ -161,6 +163,16 @@ export class Plot {
       const range = change[`${axis}.range`] ?? [change[`${axis}.range[0]`], change[`${axis}.range[1]`]];
       if (typeof range[0] === 'number' && typeof range[1] === 'number') this.#view[axis] = rangeOf(range);
     }
+    this.#chosen();
+  }
+
+  /** The part of the horizontal axis that a person chose, or null for all of it. @returns {[number, number]|null} */
+  get shown() {
+    return this.#view.xaxis ?? null;
+  }
+
+  #chosen() {
+    this.onZoom();
     void this.#redraw();
   }
 
@@ -172,13 +184,13 @@ export class Plot {
     const middle = (low + high) / 2;
     const half = (high - low) / 2 / factor;
     this.#view.xaxis = [middle - half, middle + half];
-    void this.#redraw();
+    this.#chosen();
   }
 
   /** The whole chart again. */
   reset() {
     this.#view = {};
-    void this.#redraw();
+    this.#chosen();
   }
 
   /** Save it as a file. @param {Format} format */

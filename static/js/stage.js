@@ -14,6 +14,7 @@ const LOADERS = {
   attention: () => import('./lenses/attention.js'),
   pages: () => import('./lenses/pages.js'),
   batch: () => import('./lenses/batch.js'),
+  memory: () => import('./lenses/memory.js'),
   compare: () => import('./lenses/compare.js'),
 };
 

@@ -4,17 +4,19 @@
  */
 
 import { compareCaptions, compareGlossary, compareHint, compareLane, compareLens, compareTab } from './strings-compare.js';
+import { memoryHint, memoryTab, memoryTexts } from './strings-memory.js';
 
 export const strings = {
   name: 'kvviz',
   pageTitle: 'kvviz: the KV cache of a real model, step by step',
 
-  lens: { cache: 'Cache', attention: 'Attention', pages: 'Pages', batch: 'Batch', compare: compareTab },
+  lens: { cache: 'Cache', attention: 'Attention', pages: 'Pages', batch: 'Batch', memory: memoryTab, compare: compareTab },
   lensHint: {
     cache: 'Every cached token in every layer',
     attention: 'Which query head reads which cached token',
     pages: 'Block tables, the physical pool and who is next to be reused',
     batch: 'Many requests over the steps of the engine, and how long each of them waits',
+    memory: memoryHint,
     compare: compareHint,
   },
 
@@ -901,6 +903,7 @@ export const strings = {
         describe: 'The host tier holds {swapped} blocks of swapped requests and {kept} cached prefixes.',
       },
     },
+    memory: memoryTexts,
     compare: compareLens,
     batch: {
       label: 'Batch: requests from top to bottom, engine steps from left to right',

@@ -264,7 +264,7 @@ export type Selection =
   | { kind: 'head'; layer: number; head: number }
   | { kind: 'request'; request: number };
 
-export type LensName = 'cache' | 'attention' | 'pages' | 'batch' | 'compare';
+export type LensName = 'cache' | 'attention' | 'pages' | 'batch' | 'memory' | 'compare';
 export type CacheView = 'state' | 'magnitude' | 'attention' | 'age';
 export type ThemeChoice = 'dark' | 'light' | 'system';
 

@@ -10,7 +10,7 @@ import { emitter } from './emitter.js';
 /** @typedef {import('./types.d.ts').ThemeChoice} ThemeChoice */
 
 /** @type {LensName[]} */
-export const LENSES = ['cache', 'attention', 'pages', 'batch', 'compare'];
+export const LENSES = ['cache', 'attention', 'pages', 'batch', 'memory', 'compare'];
 /** @type {CacheView[]} */
 export const VIEWS = ['state', 'magnitude', 'attention', 'age'];
 /** @type {ThemeChoice[]} */

@@ -1,0 +1,173 @@
+/**
+ * The memory lens: how much of the cache is held now, of how much, and what a token adds; the same over the steps, by request;
+ * the formula behind it; and the cache beside the weights and a full context.
+ */
+import { h, replace } from '../dom.js';
+import { Plot } from '../plot.js';
+import { bytes, count, fill } from '../text.js';
+import { MemoryBeside } from './memory-beside.js';
+import { chartOf, numbersOf, partsOf } from './memory-chart.js';
+import { crossingTokens, tokenBytes } from './memory-formula.js';
+import { FormulaView } from './memory-formula-view.js';
+import { MemoryModel } from './memory-model.js';
+import { MemoryNow, describeMemory } from './memory-now.js';
+import { TokenPicture } from './memory-token.js';
+import { texts } from './texts.js';
+
+/** @typedef {import('../types.d.ts').Ctx} Ctx */
+/** @typedef {import('../types.d.ts').Scene} Scene */
+/** @typedef {import('../types.d.ts').Dirty} Dirty */
+/** @typedef {import('./memory-formula.js').Factor} Factor */
+
+const t = texts.memory;
+/** Milliseconds between two drawings of the chart while time runs. */
+const CHART_MS = 160;
+
+/** @type {import('../types.d.ts').CreateLens} */
+export function create(root, ctx) {
+  return new MemoryLens(root, ctx);
+}
+
+class MemoryLens {
+  position = 0;
+  /** @type {import('./memory-chart.js').Part[]} */
+  parts = [];
+  told = '';
+  drawnAt = 0;
+  /** What is on the chart. */
+  drawn = '';
+  timer = 0;
+  /** @type {Plot|null} */
+  plot = null;
+  /** @type {Factor|null} */
+  factor = null;
+
+  /** @param {HTMLElement} root @param {Ctx} ctx */
+  constructor(root, ctx) {
+    this.root = root;
+    this.ctx = ctx;
+    this.model = new MemoryModel(ctx.log);
+    this.now = new MemoryNow();
+    this.chart = h('div', { class: 'memory-chart' });
+    this.empty = h('div', { class: 'memory-empty', hidden: true });
+    this.formula = new FormulaView((factor) => this.#light(factor));
+    this.picture = new TokenPicture();
+    this.beside = new MemoryBeside();
+    this.whatIf = h('p', { class: 'memory-what-if' });
+    this.bottom = h('div', { class: 'memory-bottom' }, this.formula.root, this.picture.root, this.beside.root);
+    root.append(h('div', { class: 'memory-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.now.root, this.empty, this.chart, this.bottom, this.whatIf));
+  }
+
+  /** @param {Scene} scene */
+  update(scene) {
+    const { model, ctx } = this;
+    const { header } = ctx.log;
+    if (!header) return;
+    const grew = model.advance();
+    if (grew || this.parts.length === 0) this.parts = partsOf(model.series);
+    this.position = scene.position;
+    const at = model.series.at(scene.position);
+    const before = model.series.at(scene.position - 1);
+    const perToken = tokenBytes(header);
+    this.now.show(header, this.parts, at, before);
+    this.formula.show(header, at);
+    this.picture.root.hidden = perToken === 0;
+    if (perToken > 0) this.picture.show(header);
+    this.beside.show(header, at, this.#crossing());
+    this.#whatIf(perToken);
+    this.#emptyState(perToken);
+    this.#chart();
+  }
+
+  /** The step at which the cache passes the weights. @returns {number|null} */
+  #crossing() {
+    const { header } = this.ctx.log;
+    const perToken = header ? tokenBytes(header) : 0;
+    return header && crossingTokens(header) !== null ? this.model.series.firstWith(header.model.weight_bytes / perToken) : null;
+  }
+
+  /** @param {number} perToken */
+  #whatIf(perToken) {
+    const key = String(perToken);
+    if (this.whatIf.dataset.key === key) return;
+    this.whatIf.dataset.key = key;
+    const own = perToken > 0 ? [fill(t.whatIf.text, { bytes: bytes(perToken * 131072) }), ' '] : [];
+    replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link));
+  }
+
+  /** Before the first write: what will fill it. @param {number} perToken */
+  #emptyState(perToken) {
+    const { header } = this.ctx.log;
+    const isEmpty = !this.model.series.held.some((held) => held > 0);
+    this.empty.hidden = !isEmpty;
+    this.chart.hidden = isEmpty;
+    if (!isEmpty || !header) return;
+    const { block_size: size, num_blocks: blocks } = header.pool;
+    const long = perToken > 0 ? fill(t.empty.long, { bytes: bytes(perToken), size, capacity: bytes(blocks * size * perToken) }) : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
+    if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'memory-empty-title' }, t.empty.title), h('p', {}, long));
+  }
+
+  /** The chart follows at its own pace: numbers move with every step, drawing all of it takes longer. */
+  #chart() {
+    if (this.chart.hidden) return;
+    const wait = this.ctx.timeline.moving ? this.drawnAt + CHART_MS - performance.now() : 0;
+    clearTimeout(this.timer);
+    this.timer = 0;
+    if (wait > 0) this.timer = setTimeout(() => this.#drawChart(), wait);
+    else this.#drawChart();
+  }
+
+  #drawChart() {
+    const { model, ctx, position } = this;
+    const { header } = ctx.log;
+    if (!header) return;
+    const counts = this.factor?.light;
+    const light = counts === 'tokens' ? 'stored' : counts === 'wasted' ? 'wasted' : null;
+    const range = this.plot?.shown ?? null;
+    const key = `${ctx.log.logId}/${model.version}/${position}/${light}/${range}/${ctx.palette.version}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
+    this.drawnAt = performance.now();
+    const perToken = tokenBytes(header);
+    const inBytes = perToken > 0;
+    const unit = perToken || 1;
+    const { num_blocks: blocks, block_size: size } = header.pool;
+    const hosts = header.pool.num_host_blocks ?? 0;
+    this.plot ??= this.#makePlot();
+    const { traces, layout } = chartOf({
+      series: model.series, parts: this.parts, position, unit, inBytes, capacity: blocks * size * unit, weights: inBytes ? header.model.weight_bytes ?? 0 : 0,
+      crossing: this.#crossing(), hostBlocks: hosts * size * unit, range, light, size: ctx.palette.px('text-xs'),
+    });
+    this.plot.label = fill(t.chart.label, { what: inBytes ? t.chart.bytes : t.chart.slots, now: this.describe() });
+    this.plot.table({ caption: inBytes ? t.table.caption : t.table.captionSlots, ...numbersOf(model.series, this.parts, unit, hosts > 0), cell: (value) => (typeof value === 'number' ? count(value) : String(value)) });
+    void this.plot.draw(traces, layout);
+  }
+
+  #makePlot() {
+    const plot = new Plot(this.chart, { label: t.label, file: 'kvviz-memory', onZoom: () => this.#drawChart() });
+    this.now.end.append(plot.controls);
+    return plot;
+  }
+
+  /** @param {Factor|null} factor */
+  #light(factor) {
+    this.factor = factor;
+    const at = this.model.series.at(this.position);
+    this.picture.light(factor, this.now.words(factor?.light === 'wasted' ? at.wasted : at.stored, factor?.light === 'wasted' ? 'nSlots' : 'nTokens'));
+    if (!this.chart.hidden) this.#drawChart();
+  }
+
+  draw() {}
+
+  /** @returns {string} */
+  describe() {
+    const { header } = this.ctx.log;
+    return header ? describeMemory(header, this.parts, this.model.series.at(this.position)) : '';
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+    this.plot?.destroy();
+    this.root.replaceChildren();
+  }
+}
