@@ -269,15 +269,21 @@ def _context(longest: int | None) -> str:
 
 def _print_remedies(console: Console, remedies: list[dict[str, Any]]) -> None:
     console.print()
+    rows = [_remedy(each) for each in remedies]
+    if console.width < NARROW:
+        console.print("What would help:")
+        for change, sequences, longest, speed in rows:
+            console.print(escape(f"{change}: {sequences} sequences, longest context {longest}, {speed} tokens/s"))
+        return
     table = _table("what would help", "sequences", "longest context", "tokens/s")
-    for each in remedies:
-        value = each["value"]
-        gib = value / _GIB if isinstance(value, int) else 0
-        speed = each["tokens_per_s"]
-        table.add_row(
-            escape(_REMEDIES[each["name"]].format(value=value, gib=gib)),
-            f"{each['max_sequences']:,}",
-            _context(each["longest_context"]),
-            "–" if speed is None else f"{speed:,.4g}",
-        )
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
     console.print(table)
+
+
+def _remedy(each: dict[str, Any]) -> tuple[str, str, str, str]:
+    """A change in words, and its figures."""
+    value, speed = each["value"], each["tokens_per_s"]
+    change = _REMEDIES[each["name"]].format(value=value, gib=value / _GIB if isinstance(value, int) else 0)
+    shown_speed = "–" if speed is None else f"{speed:,.4g}"
+    return change, f"{each['max_sequences']:,}", _context(each["longest_context"]), shown_speed

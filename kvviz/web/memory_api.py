@@ -156,7 +156,8 @@ async def _question(request: Request) -> Question:
             body += chunk
     if num_bytes > MAX_BODY_BYTES:
         raise RequestError(
-            f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has {num_bytes:,}; send fewer or shorter configs.",
+            f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has {num_bytes:,}; send fewer or shorter "
+            "configs.",
             code="too_large",
         )
     try:
