@@ -358,6 +358,16 @@ def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int
             .map((part) => part.className || part.tagName); }"""
     )
     assert wide == []
+    if projector:
+        sizes = page.evaluate(
+            """() => [...root.querySelectorAll('.compare-run *')]
+              .filter((part) => [...part.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+              .filter((part) => !part.closest('.visually-hidden'))
+              .map((part) => parseFloat(getComputedStyle(part).fontSize))"""
+        )
+        assert min(sizes) >= 22
+        key = page.locator(".summary-value").evaluate_all("all => all.map((one) => getComputedStyle(one).fontSize)")
+        assert set(key) == {"64px"}
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
     for theme in ("dark", "light"):
@@ -428,3 +438,141 @@ def test_four_lanes_of_512_tokens_are_drawn_in_time(page: Any) -> None:  # noqa:
     )
     assert times[int(len(times) * 0.95)] < 40  # slow and shared machines; 8 ms where one has a core to itself
     assert page.evaluate("stage.numFailures") == 0
+
+
+def times(ratio: float) -> str:
+    """Two digits, as the page writes how many times."""
+    if ratio >= 9.95:
+        return f"{ratio:.0f}×"
+    return f"{ratio:.1f}×".replace(".0×", "×") if ratio >= 0.995 else f"{ratio:#.2g}×"
+
+
+def summary(page: Any) -> list[dict[str, str]]:  # noqa: F811
+    found: list[dict[str, str]] = page.evaluate(
+        """() => [...root.querySelectorAll('.summary-lane')].map((lane) => Object.fromEntries(
+          ['value', 'unit', 'detail', 'harm'].map((part) =>
+            [part, lane.querySelector(`.summary-${part}`).innerText])))"""
+    )
+    return found
+
+
+def test_each_lane_is_summed_up_beside_the_reference(page: Any, four: Log) -> None:  # noqa: F811
+    open_lens(page, four)
+    starts = [seq for seq, _, event in four[1] if event["type"] == "step_started"] + [len(four[1])]
+    for position in (3, 17, 40):
+        page.evaluate("(k) => go(k)", position)
+        lanes = [figures(events) for events in measured(four[1], 4, starts[position] - 1)]
+        reference, uncached, bits, window = summary(page)
+        assert reference["value"] == f"{lanes[0]['ms_per_token']:.1f} ms"
+        assert reference["unit"] == "per token"
+        assert uncached["value"] == times(lanes[1]["ms_per_token"] / lanes[0]["ms_per_token"])
+        assert "✓ exact" in uncached["harm"]
+        assert bits["value"] == "0.17×"
+        assert window["value"] == times(lanes[3]["read_bytes"] / lanes[0]["read_bytes"])
+        same = round(position * lanes[3]["top1_agreement"])
+        assert f"{same} of {position} tokens as the reference" in window["harm"]
+        first = lanes[3]["first_divergence"]
+        assert (f"first difference: token {first}" in window["harm"]) is (first is not None)
+        assert f"gqa: {reference['value']} per token; reference." in page.evaluate("stage.lens.describe()")
+
+
+def test_before_the_first_token_the_lanes_are_introduced(page: Any, four: Log) -> None:  # noqa: F811
+    open_lens(page, four)
+    page.evaluate("go(0)")
+    assert page.locator(".compare-lineup dd").all_inner_texts() == [one["about"] for one in four[0]["lanes"]]
+    assert "not measured yet" in summary(page)[1]["harm"]
+
+
+def test_the_first_difference_is_found_again(page: Any) -> None:  # noqa: F811
+    log = compare_log(max_new_tokens=120)
+    open_lens(page, log)
+    first = figures(measured(log[1], 4)[3])["first_divergence"]
+    edge = page.evaluate("(first) => stage.lens.inner.tape.edges[first + 1] - stage.lens.inner.tape.left", first)
+    assert edge < 0
+    page.evaluate(
+        """() => { window.drawn = []; const plain = CanvasRenderingContext2D.prototype.fillText;
+          CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.drawn.push(text); return plain.call(this, text, ...rest); };
+          stage.lens.inner.tape.stale = true; draw(); }"""
+    )
+    assert f"‹ first difference: token {first}" in page.evaluate("drawn")
+    page.get_by_role("button", name=f"first difference: token {first}").click()
+    settle(page)
+    assert page.evaluate("document.activeElement.className").endswith("compare-cursor")
+    assert page.locator("#compare-cell").inner_text().startswith(f"window=16, token {first}: ")
+    place = page.evaluate(
+        """(first) => { const {edges, left, size} = stage.lens.inner.tape;
+          return [edges[first] - left, edges[first + 1] - left, size.width]; }""",
+        first,
+    )
+    assert 0 <= place[0] < place[1] <= place[2]
+
+
+def error_log(most: float) -> Log:
+    """int4 beside a lane whose errors are a hundred times as large; `most` is what int4's grow to."""
+    header, records = compare_log((REFERENCE, lane("int4", "bits", scale=0.17), lane("mqa", "heads", scale=0.5)))
+    for _, _, event in records:
+        if event["type"] != "lane_errors_measured":
+            continue
+        for name in ("key_error", "value_error"):
+            scale = most if event["lane"] == 1 else 1.37
+            event[name] = [[scale * (layer + 1) * (head + 1) / 12 for head in range(2)] for layer in range(6)]
+    return header, records
+
+
+def test_errors_of_each_lane_are_seen_on_a_scale_of_their_own(page: Any) -> None:  # noqa: F811
+    open_lens(page, error_log(0.0137))
+    maps = page.locator(".compare-map")
+    assert [one.splitlines()[-1] for one in maps.all_inner_texts()] == ["largest 1.4 %", "largest 137 %"]
+    tops = page.locator(".compare-scale .lens-number:last-child").all_inner_texts()
+    assert tops == ["1.5 %", "150 %"]
+    shades = page.evaluate(
+        """() => [...root.querySelectorAll('.compare-map-cells')].map((canvas) => {
+          const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          return new Set(new Uint32Array(data.buffer)).size; })"""
+    )
+    assert shades == [len({layer * head for layer in range(1, 7) for head in (1, 2)})] * 4
+    bars = page.locator(".largest-bar").evaluate_all(
+        "all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+    )
+    assert bars == [pytest.approx(0.01), 1]
+    assert "Each lane has a scale of its own" in page.locator(".compare-errors").inner_text()
+
+
+def test_no_error_yet_says_why(page: Any) -> None:  # noqa: F811
+    open_lens(page, error_log(0.0))
+    bits = page.locator(".compare-map").first
+    assert "none yet" in bits.inner_text()
+    assert "still there in full precision" in bits.inner_text()
+    assert bits.locator("canvas").count() == 0
+    assert page.locator(".compare-map canvas").count() == 2
+
+
+def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:  # noqa: F811
+    header, records = no_cache_log()
+    header = {**header, "lane": {"index": 3, **lane("no-cache", "allocation", exact=True)}}
+    open_lens(page, (header, records), lens="cache")
+    said = page.evaluate(
+        """async () => {
+          const {CaptionBar} = await import('/static/js/caption.js');
+          const bar = document.createElement('div');
+          new CaptionBar(bar, document.createElement('div'), ctx, {show() {}}).update(timeline.scene(), false);
+          return bar.querySelector('.figure-work .figure-value').textContent; }"""
+    )
+    written = sum(len(event["positions"]) for _, _, event in records if event["type"] == "kv_written")
+    added = next(event for _, _, event in records if event["type"] == "request_added")
+    sampled = sum(event["type"] == "token_sampled" for _, _, event in records)
+    kept = len(added["token_ids"]) + sampled - 1
+    assert written > kept
+    assert said == f"{written:,} without a cache · {kept:,} with one"
+
+
+def test_a_phone_shows_every_lane_above_the_fold(page: Any, four: Log) -> None:  # noqa: F811
+    open_lens(page, four, (390, 300))
+    page.evaluate("go(12)")
+    settle(page)
+    bottom = page.evaluate(
+        "[...root.querySelectorAll('.summary-lane')].at(-1).getBoundingClientRect().bottom"
+        " - root.getBoundingClientRect().top"
+    )
+    assert bottom <= 260  # what the rest of the page leaves of 844 px

@@ -277,6 +277,8 @@ def test_the_attack_is_run_from_the_page(page: Any, server: Running) -> None:
     assert "No guess has been timed here yet" in page.locator(".exp-empty").inner_text()
     page.get_by_label("have a salt each").check()
     page.get_by_role("button", name="Run the attack").click()
+    until(page, "document.querySelector('.speed').value === 'max'")
+    until(page, "kvviz.transport.status.play.rate === null")
     until(page, "kvviz.ctx.timeline.scene().after.probes?.filter((each) => each.says_secret !== null).length === 40")
     page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
     until(page, "document.querySelector('.exp-outcome').innerText.includes('of 40 guesses')")

@@ -64,7 +64,7 @@ export const compareLens = {
       needle: ['Needle test', 'Is a word in the middle of the prompt still found?'],
     },
   },
-  waiting: 'The lanes are ready and no token is generated yet.', waitingAction: 'Play the first step',
+  waiting: 'The lanes are ready and no token is generated yet.',
   tape: {
     label: 'What each lane writes, token below token', cursor: 'Token under the cursor, lane by lane', reference: 'reference', first: 'first difference', ended: 'ended', newest: 'Newest token',
     same: '{lane}, token {index}: {token}, as the reference', own: '{lane}, token {index}: the reference took {taken}; this lane, having read the same text, says {own} (KL {kl})', free: 'writing by itself it has {free} here',
@@ -79,7 +79,7 @@ export const compareLens = {
     found: '✓ hidden word found', lost: '✗ hidden word lost',
   },
   lead: {
-    none: '–', times: '{x}×', later: 'measured from the second token on',
+    none: '–', times: '{x}×', later: 'not measured yet', laterTime: 'measured from the second token on',
     bytes_per_token: { of: 'per token', times: 'the cache', beside: '{own} per token, not {other}', same: '{own} per token too' },
     held_bytes: { of: 'of cache', times: 'the cache', beside: '{own} held, not {other}', same: '{own} held too' },
     read_bytes: { of: 'of cache', times: 'the reading', beside: '{own} per token, not {other}', same: '{own} per token too' },
@@ -110,7 +110,7 @@ export const compareLens = {
     token: 'new token', all: '{lane}: last {last}, largest {most}',
   },
   errors: {
-    title: 'How far K and V are from the reference’s', note: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads. Each lane has a scale of its own; the bars below compare their largest errors.', noteOne: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads.',
+    title: 'How far K and V are from the reference’s', note: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads. Each lane has a scale of its own; the bars compare their largest errors.', noteOne: '‖lane − reference‖ / ‖reference‖ after {n} tokens; rows are layers (0 at the bottom), columns KV heads.',
     pending: 'Measured now and then; not yet in this run.', largest: 'largest {max}', zero: 'none yet', zeroBits: 'What a step has just written is still there in full precision; the error shows once it is stored in fewer bits and read back.', zeroOther: 'So far every entry is as in the reference.',
     k: 'K', v: 'V', layer: 'layer', one: '{lane}: K mean {k}, largest {kMax} in layer {kLayer}; V mean {v}, largest {vMax} in layer {vLayer}', exactOnly: 'No lossy lane: nothing to measure.', cell: '{lane}, layer {layer}, KV head {head}: K {k}, V {v}',
   },
@@ -120,7 +120,7 @@ export const compareLens = {
     title: 'Claimed and measured', claim: 'often claimed', measured: 'measured here', from: 'from',
     cache: ['10–100× faster with a cache', 'time per token without ÷ with, at {n} tokens'], utilisation: ['2–4× better use of memory by paging', 'bytes held, contiguous ÷ paged, at {n} tokens'],
     heads: ['4–8× smaller with GQA', 'bytes per token, MHA ÷ GQA'], bits: ['2–4× smaller with int8 or int4', 'bytes per token, full precision ÷ {lane}'],
-    add: 'not measured: add {lanes}', and: ' and ', or: ' or ',
+    none: '–', add: 'not measured: add {lanes}', and: ' and ', or: ' or ',
   },
   describe: '{n} lanes of request {letter}, {count} of {all} new tokens. {lanes}', describeLane: '{lane}: {cost}; {badge}.', describeSetup: 'A form to choose the lanes of a comparison.', describeNone: 'This run has no lanes.',
 };

@@ -18,6 +18,8 @@ const t = experiments.bandwidth;
 const HERE = 'here';
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const MAX_MEASURED = 400;
+const MIN_HEIGHT_EM = 13;
+const MAX_HEIGHT_EM = 24;
 
 /** What was chosen last, so that coming back finds it. */
 const chosen = { card: 'h100', dtype: 'bf16', batch: 1, model: 'llama-3.1-8b', context: 65_536 };
@@ -159,7 +161,7 @@ class BandwidthView {
     let at = model.points.findIndex((point) => point.context >= chosen.context);
     if (at < 0) at = model.points.length - 1;
     this.#controls(data, model, at);
-    const height = Math.max(em * 15, Math.min(em * 24, this.root.clientHeight * 0.44));
+    const height = Math.max(em * MIN_HEIGHT_EM, Math.min(em * MAX_HEIGHT_EM, this.root.clientHeight * 0.44));
     this.charts = { read: readChart(model, at, { width, height, em }), speed: speedChart(data, model.model_id, model.points[at].context, measured, { width: this.speed.clientWidth, height, em }) };
     replace(this.read, this.charts.read.root);
     replace(this.speed, this.charts.speed.root);

@@ -71,5 +71,5 @@ function rowsOf({ name, over, under, value, need }, lanes, tokens) {
   });
   if (rows.length > 0) return rows;
   const missing = need.filter((part) => !lanes.some((lane) => partsOf(lane).includes(part)));
-  return [{ claim: text, measured: '', from: fill(t.add, { lanes: missing.join(t.and) || need.join(t.and) }) }];
+  return [{ claim: text, measured: t.none, from: fill(t.add, { lanes: missing.join(t.and) || need.join(t.and) }) }];
 }

@@ -13,6 +13,7 @@ import { CompareSummary } from './compare-summary.js';
 import { CompareTape } from './compare-tape.js';
 import { CompareNeedle } from './compare-needle.js';
 import { describeLanes } from './compare-text.js';
+import { laneMark } from './lane-mark.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('../types.d.ts').Ctx} Ctx */
@@ -55,7 +56,8 @@ export class CompareLanes {
     this.kept = new CompareKept();
     this.needle = new CompareNeedle();
     this.claims = new CompareClaims();
-    this.waiting = h('div', { class: 'compare-waiting', hidden: true }, h('p', {}, t.waiting));
+    this.lineUp = h('dl', { class: 'compare-lineup' });
+    this.waiting = h('div', { class: 'compare-waiting', hidden: true }, h('p', {}, t.waiting), this.lineUp);
     this.columns = h('div', { class: 'compare-columns' },
       h('div', { class: 'compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.claims.root),
       h('div', { class: 'compare-column' }, this.charts.root, this.errors.root));
@@ -107,8 +109,11 @@ export class CompareLanes {
     this.waiting.hidden = measured;
     this.columns.hidden = !measured;
     this.tape.root.hidden = !measured;
-    this.summary.root.hidden = !measured;
-    if (!measured) return;
+    if (!measured) {
+      this.summary.update(lanes);
+      this.#lineUp(lanes);
+      return;
+    }
     this.tape.update(lanes, width);
     if (ctx.timeline.moving && performance.now() - this.toldAt < TELL_MS) {
       if (this.timer === 0) this.timer = setTimeout(() => this.#later(), TELL_MS);
@@ -122,6 +127,13 @@ export class CompareLanes {
     this.errors.update(lanes);
     this.needle.update(lanes);
     this.claims.update(lanes);
+  }
+
+  /** Before the first token: what each lane is. @param {Lanes} lanes */
+  #lineUp({ lanes, key }) {
+    if (this.lineUp.dataset.of === key) return;
+    this.lineUp.dataset.of = key;
+    replace(this.lineUp, lanes.flatMap(({ index, header }) => [h('dt', {}, laneMark(index), h('code', {}, header.spec)), h('dd', { dir: 'auto' }, header.about)]));
   }
 
   #later() {

@@ -38,7 +38,7 @@ export function leadsOf(lanes) {
 /** @param {Lane} lane @param {LeadName} name @param {string} detail @returns {Lead} */
 function plainLead(lane, name, detail) {
   const value = MEASURES[name].of(lane);
-  return { name, value: value === null ? t.none : MEASURES[name].text(value), unit: t[name].of, detail: value === null ? t.later : detail };
+  return { name, value: value === null ? t.none : MEASURES[name].text(value), unit: t[name].of, detail: value !== null ? detail : name === 'ms_per_token' && lane.figures ? t.laterTime : t.later };
 }
 
 /** @param {Lane} lane @param {Lane} reference @param {LeadName} name @returns {Lead} */

@@ -149,7 +149,7 @@ export class LineChart {
 export function niceTop(value) {
   if (!(value > 0)) return 0;
   const unit = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 3, 4, 6, 8, 10].find((step) => step * unit >= value) ?? 10) * unit;
+  return ([1, 1.2, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * unit >= value) ?? 10) * unit;
 }
 
 /** @param {number} low @param {number} top @returns {number[]} */

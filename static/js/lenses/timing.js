@@ -49,8 +49,8 @@ class TimingView {
     this.key = h('p', { class: 'exp-key' }, h('span', { class: 'exp-mark exp-mark-ring' }, t.lastKey), h('span', { class: 'exp-mark' }, icon(PATHS.cross, 'icon exp-mark-bad'), t.misjudged), h('span', {}, t.thresholdNote));
     this.table = h('table', {});
     this.empty = h('div', { class: 'exp-empty' }, h('p', {}, t.empty), h('p', { class: 'hint' }, t.emptyLong));
-    this.body = h('div', { hidden: true }, this.title,
-      h('div', { class: 'exp-outcome' }, h('div', {}, h('p', {}, this.accuracy, this.of, ' · ', this.chance), this.before), h('div', {}, h('h3', {}, t.last), this.last)),
+    this.body = h('div', { class: 'exp-found', hidden: true },
+      h('div', { class: 'exp-outcome' }, h('div', {}, this.title, h('p', {}, this.accuracy, this.of, ' · ', this.chance), this.before), h('div', {}, h('h3', { class: 'exp-last-title' }, t.last), this.last)),
       this.plot, this.key, h('div', { class: 'visually-hidden' }, this.table));
     this.scroll = h('div', { class: 'exp exp-timing', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)), this.form, this.empty, this.body,
