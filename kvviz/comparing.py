@@ -119,5 +119,10 @@ def _print_table(figures: list[dict[str, Any]]) -> None:
     console.print(table)
     for lane in figures:
         found = {None: "", True: " · needle found", False: " · needle lost"}[lane["needle_found"]]
-        text = " ".join(lane["text"].split())
+        text = _printable(" ".join(lane["text"].split()))
         console.print(escape(f"{lane['name']}{found}: {text}"), soft_wrap=True, highlight=False)
+
+
+def _printable(text: str) -> str:
+    """The text without what would move the cursor or colour the terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

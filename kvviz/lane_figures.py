@@ -38,10 +38,18 @@ def _figures(measured: list[dict[str, Any]]) -> dict[str, Any]:
         "top1_agreement": statistics.fmean(event["agrees"] for event in measured) if measured else None,
         "first_divergence": next((index for index, event in enumerate(measured) if not event["agrees"]), None),
         "max_abs_logit_diff": max((event["max_abs_diff"] for event in measured), default=None),
-        "perplexity": math.exp(statistics.fmean(event["nll"] for event in measured)) if measured else None,
+        "perplexity": _perplexity([event["nll"] for event in measured]),
         "held_bytes": last.get("held_bytes"),
         "read_bytes": last.get("read_bytes"),
         "copied_bytes": last.get("copied_bytes"),
         "kept_share": last.get("kept_share"),
         "text": "".join((event["free_piece"] or {"text": ""})["text"] for event in measured),
     }
+
+
+def _perplexity(nlls: list[float]) -> float | None:
+    """exp of the mean; None of nothing, and where it is beyond what a float holds."""
+    try:
+        return math.exp(statistics.fmean(nlls)) if nlls else None
+    except OverflowError:
+        return None

@@ -59,11 +59,25 @@ class _Pool(BaseModel):
     bytes_per_token: _Count
 
 
+class _Lane(BaseModel):
+    index: _Count
+    name: str
+    spec: str
+    title: str
+    family: str
+    about: str
+    exact: bool
+    options: dict[str, int]
+    bytes_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class _Header(BaseModel):
     """What a reader needs of a header."""
 
     model: _Model
     pool: _Pool
+    lanes: Annotated[list[_Lane], Field(max_length=MAX_LANES)] = []
+    lane: _Lane | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,7 @@ class Recording(FrameSource):
         self._read_events()
         self.lanes: list[Recording] = []
         if not prefix:
-            self.lanes = [Recording(archive, f"lanes/{index}/") for index in range(1, self._num_lanes())]
+            self._read_lanes()
 
     @classmethod
     def open(cls, source: Path | str | bytes | BinaryIO) -> Recording:
@@ -195,13 +209,22 @@ class Recording(FrameSource):
             vectors.append((stored[at][:width].reshape(shape).astype(np.float32) - 128) * scale[at])
         return vectors[0], vectors[1]
 
-    def _num_lanes(self) -> int:
-        lanes = self.header.get("lanes", [])
-        if not isinstance(lanes, list) or len(lanes) > MAX_LANES or not all(isinstance(lane, dict) for lane in lanes):
+    def _read_lanes(self) -> None:
+        """The lanes after the first. All logs together are as long as one may be."""
+        if [lane.index for lane in self._needed.lanes] != list(range(len(self._needed.lanes))):
             raise RecordingError(
-                f"header.json in the recording lists lanes, but not as 1 to {MAX_LANES} objects; the file is damaged."
+                "header.json in the recording lists lanes whose index is not their place; the file is damaged."
             )
-        return len(lanes)
+        for index in range(1, len(self._needed.lanes)):
+            self.lanes.append(Recording(self._archive, f"lanes/{index}/"))
+            logs = [recording.lines for recording in (self, *self.lanes)]
+            num_bytes = sum(len(line) for lines in logs for line in lines)
+            if sum(map(len, logs)) > MAX_RECORDS or num_bytes > MAX_EVENTS_BYTES:
+                raise RecordingError(
+                    f"The lanes of the recording have more than {MAX_RECORDS:,} records or {MAX_EVENTS_BYTES:,} B of "
+                    "them; no more are read.",
+                    code="too_large",
+                )
 
     @property
     def _num_layers(self) -> int:
