@@ -9,7 +9,7 @@ from typing import Any
 from kvviz.errors import ConfigError
 from kvviz.memory.bandwidth import contexts_up_to
 from kvviz.memory.cache import CacheBytes, GroupBytes, cache_bytes
-from kvviz.memory.capacity import Machine, capacity, usable_bytes
+from kvviz.memory.capacity import Machine, capacity, stored_bytes, usable_bytes
 from kvviz.memory.cards import CARDS, find_card
 from kvviz.memory.dtypes import DTYPES
 from kvviz.memory.formula import bytes_per_token_formula, total_formula
@@ -170,6 +170,7 @@ def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dic
         "source": subject.source,
         "checked": subject.checked,
         "num_parameters": subject.parameters.total if subject.parameters else None,
+        "is_mixture": subject.parameters is not None and subject.parameters.experts > 0,
         "kind": geometry.kind,
         "max_context": geometry.max_context,
         "num_layers": geometry.num_layers,
@@ -276,8 +277,16 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
     largest = max(settings.batch, _SERIES_BATCH)
     batches = sorted({*(2**power for power in range(largest.bit_length())), settings.batch})
 
-    def point(name: str, value: int, cache: CacheBytes) -> dict[str, int]:
-        return {name: value, "total_bytes": cache.total_bytes, "total_bytes_blocks": cache.total_bytes_blocks}
+    def points(name: str, values: list[int], caches: list[CacheBytes], stored: list[int]) -> list[dict[str, int]]:
+        return [
+            {
+                name: value,
+                "total_bytes": cache.total_bytes,
+                "total_bytes_blocks": cache.total_bytes_blocks,
+                "stored_bytes": size,
+            }
+            for value, cache, size in zip(values, caches, stored, strict=True)
+        ]
 
     weights = None
     if subject.parameters is not None:
@@ -286,6 +295,16 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
         weights = find_dtype(settings.weights_dtype, "weights_dtype").weight_bytes(subject.parameters.total)
     return {
         "weight_bytes": weights,
-        "over_context": [point("context", each, _cache(geometry, settings, context=each)) for each in contexts],
-        "over_batch": [point("batch", each, _cache(geometry, settings, batch=each)) for each in batches],
+        "over_context": points(
+            "context",
+            contexts,
+            [_cache(geometry, settings, context=each) for each in contexts],
+            stored_bytes(geometry, settings, contexts, [settings.batch] * len(contexts)),
+        ),
+        "over_batch": points(
+            "batch",
+            batches,
+            [_cache(geometry, settings, batch=each) for each in batches],
+            stored_bytes(geometry, settings, [settings.context] * len(batches), batches),
+        ),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -32,10 +33,10 @@ class Capacity:
     `kv_budget_bytes`: usable memory less weights and overhead, negative where they alone are too much.
     `bytes_per_sequence`: cache of one sequence in whole blocks, as stored on all cards; `shared_prefix_bytes`: what the
     common prefix takes once, and `bytes_per_further_sequence` what each sequence then takes besides.
-    `kv_heads_per_gpu` and `copies`: of the group with the fewest heads. `max_sequences` at the context;
-    `tokens`: theirs together; `longest_context`: at the batch (0: not even one token; None: any up to the limit).
-    `fits`: whether the batch does. `tokens_per_s`, `step_us`, `cost_per_million_tokens`: bounds of the batch by reading
-    alone, None where it does not fit or a figure is not known.
+    `kv_heads_per_gpu` and `copies`: of the group with the fewest heads. `batch_bytes`: what the batch takes, the prefix
+    once. `max_sequences` at the context; `tokens`: theirs together; `longest_context`: at the batch (0: not even one
+    token; None: any up to the limit). `fits`: whether the batch does. `tokens_per_s`, `step_us`,
+    `cost_per_million_tokens`: bounds of the batch by reading alone, None where it does not fit or a figure is not known.
     """
 
     usable_bytes: int
@@ -46,6 +47,7 @@ class Capacity:
     bytes_per_further_sequence: int
     shared_prefix_bytes: int
     fixed_state_bytes: int
+    batch_bytes: int
     kv_heads_per_gpu: int
     copies: int
     max_sequences: int
@@ -102,6 +104,7 @@ def capacity(geometry: Geometry, parameters: Parameters, machine: Machine, setti
         bytes_per_further_sequence=further,
         shared_prefix_bytes=once,
         fixed_state_bytes=store.state,
+        batch_bytes=store.batch(settings.context, settings.batch),
         kv_heads_per_gpu=heads_per_gpu(fewest, settings.gpus),
         copies=max(1, settings.gpus // fewest),
         max_sequences=sequences,
@@ -114,6 +117,14 @@ def capacity(geometry: Geometry, parameters: Parameters, machine: Machine, setti
         tokens_per_s=tokens_per_s,
         cost_per_million_tokens=cost,
     )
+
+
+def stored_bytes(geometry: Geometry, settings: Settings, contexts: Iterable[int], batches: Iterable[int]) -> list[int]:
+    """What batches take on all cards together, for pairs of a context and a number of sequences: in whole blocks, with
+    copies, fixed state and indexer keys, and the shared prefix once.
+    """
+    store = _Store(geometry, settings)
+    return [store.batch(context, batch) for context, batch in zip(contexts, batches, strict=True)]
 
 
 def reads_of(geometry: Geometry, parameters: Parameters, settings: Settings) -> Reads:
