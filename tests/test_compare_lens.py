@@ -316,12 +316,12 @@ def test_the_menu_comes_from_the_engine_and_starts_a_run(page: Any) -> None:  # 
     page.get_by_label("New tokens").fill("12")
     page.get_by_role("button", name="Compare", exact=True).click()
     sent = page.evaluate("sent")
-    assert [command["command"] for command in sent] == ["start", "add_request", "play"]
+    assert [command["command"] for command in sent] == ["start", "play"]
     assert sent[0]["config"]["lanes"][:2] == ["gqa", "window=32"]
-    assert sent[1]["max_new_tokens"] == 12
+    assert [one["max_new_tokens"] for one in sent[0]["requests"]] == [12]
     page.locator("[data-preset=needle]").click()
-    page.wait_for_function("sent.length === 6")
-    assert page.evaluate("[sent[4].needle, sent[4].prompt]") == [True, ""]
+    page.wait_for_function("sent.length === 4")
+    assert page.evaluate("sent[2].requests.map((one) => [one.needle, one.prompt])") == [[True, ""]]
 
 
 def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:  # noqa: F811
@@ -441,10 +441,12 @@ def test_four_lanes_of_512_tokens_are_drawn_in_time(page: Any) -> None:  # noqa:
 
 
 def times(ratio: float) -> str:
-    """Two digits, as the page writes how many times."""
+    """Two digits, three beside 1, as the page writes how many times."""
     if ratio >= 9.95:
         return f"{ratio:.0f}×"
-    return f"{ratio:.1f}×".replace(".0×", "×") if ratio >= 0.995 else f"{ratio:#.2g}×"
+    if ratio >= 1.095:
+        return f"{ratio:.1f}×".replace(".0×", "×")
+    return f"{ratio:.2f}".rstrip("0").rstrip(".") + "×" if ratio >= 0.995 else f"{ratio:#.2g}×"
 
 
 def summary(page: Any) -> list[dict[str, str]]:  # noqa: F811

@@ -79,7 +79,7 @@ export const compareLens = {
     found: '✓ hidden word found', lost: '✗ hidden word lost',
   },
   lead: {
-    none: '–', times: '{x}×', later: 'not measured yet', laterTime: 'measured from the second token on',
+    none: '–', times: '{x}×', later: 'measured from the second token on',
     bytes_per_token: { of: 'per token', times: 'the cache', beside: '{own} per token, not {other}', same: '{own} per token too' },
     held_bytes: { of: 'of cache', times: 'the cache', beside: '{own} held, not {other}', same: '{own} held too' },
     read_bytes: { of: 'of cache', times: 'the reading', beside: '{own} per token, not {other}', same: '{own} per token too' },

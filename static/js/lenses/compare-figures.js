@@ -2,6 +2,7 @@
 import { h, replace, setText } from '../dom.js';
 import { bytes, count, duration, fill, percent } from '../text.js';
 import { badgeOf, small } from './compare-text.js';
+import { timesText } from './lane-lead.js';
 import { laneMark } from './lane-mark.js';
 import { texts } from './texts.js';
 
@@ -34,7 +35,7 @@ const ROWS = [
   { name: 'mean_kl', value: (one) => (lossless(one) ? '0' : small(one.mean_kl)) },
   { name: 'top1_agreement', value: (one) => percent(one.top1_agreement) },
   { name: 'first_divergence', value: (one) => (one.first_divergence === null ? t.never : fill(t.at, { n: one.first_divergence })) },
-  { name: 'perplexity', value: (one) => one.perplexity.toFixed(one.perplexity < 100 ? 2 : 0) },
+  { name: 'perplexity', value: (one) => one.perplexity < 100 ? one.perplexity.toFixed(2) : count(one.perplexity) },
   { name: 'max_abs_logit_diff', value: (one) => small(one.max_abs_logit_diff) },
   { name: 'needle', value: (_, lane) => (lane.needle ? (lane.needle.found ? t.found : t.lost) : t.not), when: (lanes) => lanes.some((lane) => lane.needle) },
 ];
@@ -79,8 +80,7 @@ export class CompareFigures {
     const own = of(lane.figures, lane);
     const other = of(reference.figures, reference);
     if (!own || !other || Math.abs(own / other - 1) < least) return '';
-    const times = own / other;
-    return fill(t.times, { x: times >= 10 ? times.toFixed(0) : times >= 0.1 ? times.toFixed(2).replace(/0$/, '') : times.toPrecision(2) });
+    return fill(t.times, { x: timesText(own / other) });
   }
 
   /** @param {Lanes} lanes @param {string} sessionId */

@@ -38,7 +38,7 @@ export function leadsOf(lanes) {
 /** @param {Lane} lane @param {LeadName} name @param {string} detail @returns {Lead} */
 function plainLead(lane, name, detail) {
   const value = MEASURES[name].of(lane);
-  return { name, value: value === null ? t.none : MEASURES[name].text(value), unit: t[name].of, detail: value !== null ? detail : name === 'ms_per_token' && lane.figures ? t.laterTime : t.later };
+  return { name, value: value === null ? t.none : MEASURES[name].text(value), unit: t[name].of, detail: value !== null ? detail : lane.figures ? t.later : '' };
 }
 
 /** @param {Lane} lane @param {Lane} reference @param {LeadName} name @returns {Lead} */
@@ -51,8 +51,9 @@ function leadOf(lane, reference, name) {
   return { name, value: fill(t.times, { x: timesText(own / other) }), unit: t[name].times, detail };
 }
 
-/** 17, 2.6, 0.17: two digits, more only from 100 on. @param {number} times @returns {string} */
+/** 17, 2.6, 1.02, 0.17: two digits, a third one only beside 1 and from 100 on. @param {number} times @returns {string} */
 export function timesText(times) {
   if (times >= 9.95 || times === 0) return times.toFixed(0);
-  return times >= 0.995 ? times.toFixed(1).replace(/\.0$/, '') : times.toPrecision(2);
+  if (times >= 1.095) return times.toFixed(1).replace(/\.0$/, '');
+  return times >= 0.995 ? times.toFixed(2).replace(/\.?0+$/, '') : times.toPrecision(2);
 }
