@@ -106,7 +106,8 @@ def test_the_drawer_says_samples_priority_and_the_settings_of_the_run(view: View
     assert page.inner_text("form button[type=submit]") == "Start again with these settings"
     page.click("form button[type=submit]")
     page.wait_for_selector("#drawer", state="hidden")
-    start, add, *_ = said(view)
+    start, *others = said(view)
+    assert [command["command"] for command in others] == ["set_rate", "play"]
     config = start["config"]
     assert start["command"] == "start"
     assert {name: config[name] for name in list(config)[6:]} == {
@@ -119,7 +120,7 @@ def test_the_drawer_says_samples_priority_and_the_settings_of_the_run(view: View
         "num_host_blocks": 24,
         "offload": True,
     }
-    assert (add["command"], add["num_samples"], add["priority"]) == ("add_request", 3, -2)
+    assert [(one["prompt"], one["num_samples"], one["priority"]) for one in start["requests"]] == [("hello", 3, -2)]
 
 
 def test_a_number_out_of_range_is_refused_in_place_also_when_folded_away(view: View) -> None:

@@ -191,6 +191,27 @@ def test_settings_reach_the_engine(server: Running) -> None:
         assert [chunk["num_tokens"] for chunk in chunks[-3:]] == [10, 10, 1]
 
 
+def test_a_log_begins_with_all_of_its_requests_or_the_old_one_stays(server: Running) -> None:
+    with server.connect() as page:
+        page.do("start", config={})
+        page.do("add_request", prompt=PROMPT, template=False, max_new_tokens=3)
+        page.do("step", count=9)
+        log_id, records = page.hellos[-1]["log_id"], list(page.records)
+        good = {"prompt": "fox", "template": False, "max_new_tokens": 2}
+        refused = page.ask("start", config={"block_size": 8}, requests=[good, {**good, "prompt": ""}])
+        assert (refused["type"], refused["code"]) == ("error", "empty_prompt")
+        bad = page.ask("start", requests=[{**good, "max_new_tokens": 0}])
+        assert bad["code"] == "bad_command"
+        assert "requests.0.max_new_tokens" in bad["message"]
+        assert page.ask("step")["type"] == "ack"
+        assert (page.hellos[-1]["log_id"], page.records) == (log_id, records)
+        began = page.do("start", config={"block_size": 8}, requests=[good, {**good, "prompt": "dog"}])
+        assert began["request_ids"] == [0, 1]
+        assert page.hellos[-1]["header"]["pool"]["block_size"] == 8
+        page.do("step", count=9)
+        assert sum(record[2]["type"] == "request_finished" for record in page.records) >= 2
+
+
 def test_without_capture_nothing_is_pushed(server: Running) -> None:
     with server.connect() as page:
         page.do("start", config={"capture": False})

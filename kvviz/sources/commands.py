@@ -20,6 +20,8 @@ MIN_RATE = 0.1
 MAX_RATE = 64.0
 MAX_COLUMNS = 512
 MAX_SALT_LENGTH = 256
+#: Requests that a new log can begin with.
+MAX_FIRST_REQUESTS = 64
 
 
 class _Checked(BaseModel):
@@ -65,20 +67,12 @@ class RunSettings(_Checked):
     capture: bool | None = None
 
 
-class Start(_Command):
-    """Begin a new log with these settings."""
-
-    command: Literal["start"]
-    config: RunSettings = RunSettings()
-
-
-class AddRequest(_Command):
-    """Put a prompt in the waiting line. `template` None: use the chat template when the model has one.
+class NewRequest(_Checked):
+    """A prompt and what is wanted of it. `template` None: use the chat template when the model has one.
 
     `needle`: in a comparison, a prompt that hides a word instead of `prompt`.
     """
 
-    command: Literal["add_request"]
     prompt: str
     template: bool | None = None
     max_new_tokens: int = Field(default=64, ge=1)
@@ -91,6 +85,20 @@ class AddRequest(_Command):
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     num_samples: int = Field(default=1, ge=1, le=MAX_SAMPLES)
     needle: bool = False
+
+
+class AddRequest(_Command, NewRequest):
+    """Put a prompt in the waiting line."""
+
+    command: Literal["add_request"]
+
+
+class Start(_Command):
+    """Begin a new log with these settings and requests; when one of them is refused, the log before it goes on."""
+
+    command: Literal["start"]
+    config: RunSettings = RunSettings()
+    requests: list[NewRequest] = Field(default=[], max_length=MAX_FIRST_REQUESTS)
 
 
 class Fork(_Command):

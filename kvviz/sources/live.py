@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from kvviz.sources.commands import (
     Cancel,
     EngineCommand,
     Fork,
+    NewRequest,
     Pause,
     Play,
     PlayScenario,
@@ -106,12 +107,12 @@ class LiveSource:
                 return self._worker.interpose(lambda: self._model.set_priority(request_id, priority))
             case ResetPrefixCache():
                 return self._worker.submit(lambda: {"ok": self._model.reset_prefix_cache()})
-            case Start(config=settings):
+            case Start(config=settings, requests=requests):
                 self._num_cuts += 1
-                return self._worker.submit(lambda: self._start(settings))
+                return self._worker.submit(lambda: self._start(settings, requests))
             case PlayScenario(name=name):
                 self._num_cuts += 1
-                return self._worker.submit(lambda: self._start(RunSettings(), name))
+                return self._worker.submit(lambda: self._start(RunSettings(), scenario=name))
             case Cancel(request_id=request_id):
                 return self._worker.interpose(lambda: self._cancel(request_id))
             case Play():
@@ -156,29 +157,24 @@ class LiveSource:
             self._play = replace(self._play, playing=False, idle=not model.has_work)
         model.log.subscribe(lambda: self.on_change())
 
-    def _start(self, settings: RunSettings, scenario: str | None = None) -> dict[str, str]:
-        old = self._model
-        self._begin(self._open_model(settings, scenario))
+    def _start(
+        self, settings: RunSettings, requests: Sequence[NewRequest] = (), scenario: str | None = None
+    ) -> dict[str, Any]:
+        old, new = self._model, self._open_model(settings, scenario)
+        try:
+            request_ids = [_add(new, request) for request in requests]
+        except KvvizError:
+            new.close()
+            raise
+        self._begin(new)
         old.close()
         del old
         gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
         self.on_change()
-        return {"log_id": self._run.log.log_id}
+        return {"log_id": self._run.log.log_id, "request_ids": request_ids}
 
     def _add_request(self, command: AddRequest) -> dict[str, int]:
-        request_id = self._model.add_prompt(
-            command.prompt,
-            template=command.template,
-            max_new_tokens=command.max_new_tokens,
-            sampling=SamplingParams(
-                temperature=command.temperature, top_k=command.top_k, top_p=command.top_p, seed=command.seed
-            ),
-            salt=command.salt,
-            continues=command.continues,
-            priority=command.priority,
-            num_samples=command.num_samples,
-            needle=command.needle,
-        )
+        request_id = _add(self._model, command)
         self._note_work()
         return {"request_id": request_id}
 
@@ -236,3 +232,19 @@ class LiveSource:
         done: Future[Any] = Future()
         done.set_result(None)
         return done
+
+
+def _add(model: LiveModel, request: NewRequest) -> int:
+    return model.add_prompt(
+        request.prompt,
+        template=request.template,
+        max_new_tokens=request.max_new_tokens,
+        sampling=SamplingParams(
+            temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, seed=request.seed
+        ),
+        salt=request.salt,
+        continues=request.continues,
+        priority=request.priority,
+        num_samples=request.num_samples,
+        needle=request.needle,
+    )

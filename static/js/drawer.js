@@ -192,8 +192,9 @@ export class Drawer {
     this.busy = true;
     this.#say('', false);
     try {
-      if (config) await this.ctx.send({ command: 'start', config });
-      for (const prompt of prompts) await this.ctx.send({ command: 'add_request', prompt, ...request, continues });
+      const requests = prompts.map((prompt) => ({ prompt, ...request, continues }));
+      if (config) await this.ctx.send({ command: 'start', config, requests });
+      else for (const one of requests) await this.ctx.send({ command: 'add_request', ...one });
       this.ctx.ui.clear();
       this.#leave();
       this.ctx.timeline.pin(!config);

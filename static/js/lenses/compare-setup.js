@@ -117,8 +117,7 @@ export class CompareSetup {
     this.message.classList.remove('form-error');
     const { ctx } = this;
     try {
-      await ctx.send({ command: 'start', config: { lanes } });
-      await ctx.send({ command: 'add_request', prompt, max_new_tokens: maxNewTokens, ...(needle ? { needle: true } : {}) });
+      await ctx.send({ command: 'start', config: { lanes }, requests: [{ prompt, max_new_tokens: maxNewTokens, ...(needle ? { needle: true } : {}) }] });
       ctx.ui.clear();
       ctx.ui.set({ requestId: null });
       ctx.timeline.pin(false);
