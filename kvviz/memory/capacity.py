@@ -36,7 +36,7 @@ class Capacity:
     `kv_heads_per_gpu` and `copies`: of the group with the fewest heads. `batch_bytes`: what the batch takes, the prefix
     once. `max_sequences` at the context; `tokens`: theirs together; `longest_context`: at the batch (0: not even one
     token; None: any up to the limit). `fits`: whether the batch does. `tokens_per_s`, `step_us`,
-    `cost_per_million_tokens`: bounds of the batch by reading alone, None where it does not fit or a figure is not known.
+    `cost_per_million_tokens`: bounds of the batch by reading alone, None where it does not fit or one is not known.
     """
 
     usable_bytes: int
