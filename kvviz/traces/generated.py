@@ -7,6 +7,8 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kvviz.errors import TraceError
+from kvviz.plain import shown
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, Request
 
@@ -79,7 +81,8 @@ def _chats(chance: random.Random) -> Iterator[Request]:
             answer = int(chance.lognormvariate(5.5, 0.6)) + 8
             requests.append(chat.request(now, answer))
             chat.add(answer)
-            now += 1_000 * (20 * answer / 500 + chance.expovariate(1 / 90))
+            pause_s = 7_200 if chance.random() < 0.3 else 90
+            now += 1_000 * (20 * answer / 500 + chance.expovariate(1 / pause_s))
             if chance.random() < 0.22 or chat.length > 60_000:
                 break
     yield from sorted(requests, key=lambda request: request.timestamp)
@@ -146,7 +149,7 @@ CHATS = Generated(
     "chats",
     "A day of chats",
     "1,500 chats over a day, most of them in the afternoon; each begins with one of four system prompts of 1,100 to "
-    "7,800 tokens and goes on after a minute or two with all of its earlier text.",
+    "7,800 tokens and goes on with all of its earlier text, after a minute or two or, three times in ten, after hours.",
     1,
     _chats,
 )
@@ -169,3 +172,15 @@ DOCUMENTS = Generated(
 BENCH = Generated("bench", "The bench", "A tree of chats, 12,000 requests with 280,000 references.", 4, _bench)
 
 GENERATED = (CHATS, AGENTS, DOCUMENTS)
+
+
+def find_generated(name: str) -> Generated:
+    """One of `GENERATED`. Raises `TraceError` for another name."""
+    found = next((made for made in GENERATED if made.name == name), None)
+    if found is None:
+        raise TraceError(
+            f"There is no trace {shown(name)} here (any more); choose one of "
+            f"{', '.join(made.name for made in GENERATED)}, or give the file again.",
+            code="no_such_trace",
+        )
+    return found

@@ -31,7 +31,7 @@ class TraceFile:
     """A trace in a file, `.jsonl` or gzip. `faults` are those of the first reading.
 
     `on_bytes` gets how much of the file has been read, after each line. When `stop()` is true the reading ends early,
-    with what has come so far, and `is_partial` is true.
+    with what has come so far, and `is_partial` is true. `name` is what errors call it, by default the path.
     """
 
     def __init__(
@@ -39,10 +39,12 @@ class TraceFile:
         path: Path,
         block_size: int = DEFAULT_BLOCK_SIZE,
         *,
+        name: str | None = None,
         on_bytes: Callable[[int], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.path = path
+        self.name = str(path) if name is None else name
         self.faults = Faults()
         self.is_partial = False
         self._reader = LineReader(block_size)  # checks the block size, too
@@ -63,7 +65,7 @@ class TraceFile:
             self.faults = self._reader.faults
         self._num_readings += 1
         with open_trace(self.path) as file:
-            yield from batches_of(self._reader.read(file, str(self.path)), self._numbering)
+            yield from batches_of(self._reader.read(file, self.name), self._numbering)
         self.is_partial = self._reader.is_stopped
 
 
