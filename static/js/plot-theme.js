@@ -71,7 +71,7 @@ export function fullLayout(palette, layout) {
   const size = palette.px('text-xs');
   const axis = {
     gridcolor: 'var(--line)', linecolor: 'var(--line-strong)', zerolinecolor: 'var(--line-strong)', tickcolor: 'var(--line-strong)',
-    tickfont: { color: 'var(--ink-2)', size }, title: { font: { color: 'var(--ink-2)', size }, standoff: size * 0.8 }, automargin: true, fixedrange: false,
+    tickfont: { color: 'var(--ink-2)', size }, title: { font: { color: 'var(--ink-2)', size }, standoff: size * 0.3 }, automargin: true, fixedrange: false,
   };
   const axes = Object.fromEntries(['xaxis', 'yaxis', ...axesOf(layout)].map((name) => [name, axis]));
   return merged({

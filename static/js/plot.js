@@ -146,11 +146,12 @@ export class Plot {
   /** @param {number} width @param {number} height @returns {Parts} */
   #layout(width, height) {
     const layout = fullLayout(this.palette, this.#drawn?.layout ?? {});
-    const most = Math.max(2, Math.floor(height / (this.palette.px('text-xs') * TICK_EM)));
     if (matchMedia('(pointer: coarse)').matches) layout.dragmode = false; // a finger scrolls the page; the buttons zoom
     for (const axis of axesOf(layout)) {
       const range = this.#view[axis];
       const { bytes, ...rest } = layout[axis];
+      const [from, to] = rest.domain ?? [0, 1];
+      const most = Math.max(2, Math.floor((height * (to - from)) / (this.palette.px('text-xs') * TICK_EM)));
       layout[axis] = range ? { ...rest, range, autorange: false } : rest;
       if (bytes && rest.range) Object.assign(layout[axis], { tickmode: 'array', ...byteTicks(...rangeOf(layout[axis].range), most) });
     }

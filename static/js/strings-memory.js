@@ -8,8 +8,7 @@ export const memoryTexts = {
   slots: '{n} slots',
   figures: {
     held: 'held of {capacity}', blocks: '{held} of {all} blocks', heldSlots: 'slots held of {capacity}',
-    rate: 'per token', rateSlots: 'slot per token', grew: 'step {step}: {delta}', same: 'as before', token: '1 slot',
-    weights: 'weights of the model',
+    rate: 'per token', rateSlots: 'slot per token', grew: '{delta} in step {step}', same: 'no new block in step {step}', token: '1 slot',
   },
   parts: { request: 'Request {letter}', rest: '{n} other requests', shared: 'Shared', wasted: 'Wasted', cached: 'Cached, free', host: 'Host tier', free: 'Never used or blank' },
   partHints: {
@@ -22,8 +21,8 @@ export const memoryTexts = {
   },
   chart: {
     label: '{what} over steps, by request. {now}', bytes: 'Bytes of the cache', slots: 'Slots of the pool',
-    capacity: 'capacity {capacity}', capacityFar: 'capacity {capacity}, far above ↑', weights: 'weights {weights}', crossing: 'step {step}: more cache than weights',
-    notYet: 'not yet', here: 'step {step}', step: 'Step', host: 'Host',
+    capacity: 'capacity {capacity}', capacityFar: 'capacity {capacity}, above ↑', weights: 'weights {weights}', crossing: 'step {step}: more cache than weights',
+    notYet: 'not yet', here: 'step {step}', step: 'Step', host: 'host tier, {capacity}',
   },
   table: { caption: 'Cache by step, in bytes', captionSlots: 'Cache by step, in slots', step: 'Step', held: 'Held' },
   formula: {

@@ -1,7 +1,6 @@
 /** Bytes over steps as traces and a layout of plotly: parts stacked, the capacity above them, what is after the cursor veiled. */
-import { byteText } from '../plot-theme.js';
 import { letterOf } from '../state.js';
-import { count, fill } from '../text.js';
+import { bytes, count, fill } from '../text.js';
 import { texts } from './texts.js';
 
 /** @typedef {import('./memory-series.js').MemorySeries} MemorySeries */
@@ -17,7 +16,9 @@ const t = texts.memory;
 export const MAX_REQUESTS = 8;
 const MAX_POINTS = 320;
 /** A stack lower than this share of the capacity is drawn to its own height. */
-const LOW = 0.2;
+const LOW = 0.4;
+/** Height of the host tier's part of the chart. */
+const HOST_TOP = 0.2;
 const HEADROOM = 1.1;
 const DIM = 0.15;
 const HUES = ['request-a', 'request-b', 'request-c', 'request-d'];
@@ -56,7 +57,7 @@ export function chartOf(picture) {
   const to = Math.min(series.head, Math.ceil(range?.[1] ?? series.head));
   const x = sampled(Math.min(from, to), to, position);
   const states = x.map((step) => series.at(step));
-  const said = (/** @type {number} */ value) => (inBytes ? byteText(value) : fill(t.slots, { n: count(value) }));
+  const said = (/** @type {number} */ value) => (inBytes ? bytes(value) : fill(t.slots, { n: count(value) }));
   const traces = parts.map((part) => areaOf(part, x, states.map((at) => part.slots(at) * unit), said, picture.light));
   if (hostBlocks > 0) {
     const host = { id: 'host', name: t.parts.host, color: 'mark-copy', pattern: '-', light: /** @type {const} */ ('stored'), slots: (/** @type {MemoryAt} */ at) => at.host };
@@ -84,11 +85,12 @@ function layoutOf({ series, parts, position, inBytes, unit, capacity, weights, c
   const isLow = most > 0 && most < capacity * LOW;
   const top = (isLow ? most * 1.5 : Math.max(capacity, most)) * HEADROOM;
   const last = Math.max(series.head, series.base + 1);
+  const isLate = position > (series.base + last) / 2;
   /** @type {Parts[]} */
   const shapes = [{ type: 'line', xref: 'paper', yref: 'y', x0: 0, x1: 1, y0: capacity, y1: capacity, line: { color: 'var(--ink)', width: 2, dash: 'solid' } }];
   const label = { showarrow: false, font: { size, color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8', borderpad: 2 };
   /** @type {Parts[]} */
-  const annotations = [{ ...label, xref: 'paper', x: 1, xanchor: 'right', yref: isLow ? 'paper' : 'y', y: isLow ? 1 : capacity, yanchor: isLow ? 'top' : 'bottom', text: fill(isLow ? t.chart.capacityFar : t.chart.capacity, { capacity: said(capacity) }) }];
+  const annotations = [{ ...label, xref: 'paper', x: isLate ? 0 : 1, xanchor: isLate ? 'left' : 'right', yref: isLow ? 'paper' : 'y', y: isLow ? 1 : capacity, yanchor: isLow ? 'top' : 'bottom', text: fill(isLow ? t.chart.capacityFar : t.chart.capacity, { capacity: said(capacity) }) }];
   if (isLow) shapes.pop();
   if (weights > 0 && weights <= top) {
     shapes.push({ type: 'line', xref: 'paper', yref: 'y', x0: 0, x1: 1, y0: weights, y1: weights, line: { color: 'var(--warn)', width: 2, dash: 'dash' } });
@@ -99,17 +101,18 @@ function layoutOf({ series, parts, position, inBytes, unit, capacity, weights, c
     annotations.push({ ...label, x: crossing, xanchor: 'left', yref: 'paper', y: 0.5, text: fill(t.chart.crossing, { step: crossing }) });
   }
   if (position < series.head) {
-    shapes.push({ type: 'rect', xref: 'x', yref: 'paper', x0: position, x1: last, y0: 0, y1: 1, layer: 'above', fillcolor: 'var(--ground)/0.72', line: { width: 0 } });
+    shapes.unshift({ type: 'rect', xref: 'x', yref: 'paper', x0: position, x1: last, y0: 0, y1: 1, layer: 'above', fillcolor: 'var(--ground)/0.72', line: { width: 0 } });
     annotations.push({ ...label, x: (position + last) / 2, yref: 'paper', y: 0.04, yanchor: 'bottom', font: { size, color: 'var(--ink-2)' }, text: t.chart.notYet });
   }
   shapes.push({ type: 'line', xref: 'x', yref: 'paper', x0: position, x1: position, y0: 0, y1: 1, line: { color: 'var(--now)', width: 2 } });
-  annotations.push({ ...label, x: position, yref: 'paper', y: 1, yanchor: 'bottom', xanchor: position > (series.base + last) / 2 ? 'right' : 'left', text: fill(t.chart.here, { step: position }), bgcolor: 'rgba(0,0,0,0)' });
+  annotations.push({ ...label, x: position, yref: 'paper', y: 1, yanchor: 'bottom', xanchor: isLate ? 'right' : 'left', text: fill(t.chart.here, { step: position }), bgcolor: 'rgba(0,0,0,0)' });
   const hosts = hostBlocks > 0;
+  if (hosts) annotations.push({ ...label, xref: 'paper', x: 0, xanchor: 'left', yref: 'paper', y: HOST_TOP, yanchor: 'bottom', font: { size, color: 'var(--ink-2)' }, bgcolor: 'rgba(0,0,0,0)', text: fill(t.chart.host, { capacity: said(hostBlocks) }) });
   return {
     showlegend: false, shapes, annotations, margin: { t: size * 2, r: size },
     xaxis: { title: { text: t.chart.step }, range: [series.base, last], tickformat: ',d', nticks: 8, showgrid: false, zeroline: false, anchor: hosts ? 'y2' : 'y' },
-    yaxis: { bytes: inBytes, range: [0, top], tickformat: ',d', domain: hosts ? [0.32, 1] : [0, 1], rangemode: 'tozero' },
-    ...(hosts ? { yaxis2: { bytes: inBytes, range: [0, hostBlocks * HEADROOM], tickformat: ',d', domain: [0, 0.22], title: { text: t.chart.host } } } : {}),
+    yaxis: { bytes: inBytes, range: [0, top], tickformat: ',d', domain: hosts ? [0.36, 1] : [0, 1], rangemode: 'tozero' },
+    ...(hosts ? { yaxis2: { bytes: inBytes, range: [0, hostBlocks * HEADROOM], tickformat: ',d', domain: [0, HOST_TOP] } } : {}),
   };
 }
 

@@ -36,7 +36,7 @@ export class FormulaView {
     if (key === this.shown || perToken === 0) return;
     this.shown = key;
     const { block_size: size } = header.pool;
-    const inToken = [h('span', { class: 'memory-plain' }, fill(t.perToken, { bytes: exact(perToken) })), sign(t.times)];
+    const inToken = [h('span', { class: 'memory-plain' }, `${number(perToken)} ${t.names.unit}`), sign(t.times)];
     const focused = this.held.contains(document.activeElement) ? [...this.held.querySelectorAll('button')].findIndex((button) => button === document.activeElement) : -1;
     replace(this.held, ...inToken, sign('('), this.#factor({ value: at.stored, name: t.tokens, light: 'tokens' }), sign(t.plus), this.#factor({ value: at.wasted, name: t.wasted, light: 'wasted' }), sign(')'), sign(t.equals),
       h('strong', { class: 'memory-plain' }, fill(t.held, { bytes: exact(at.held * perToken), blocks: plural(t.nBlocks, at.held / size), size })));

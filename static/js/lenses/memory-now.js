@@ -21,9 +21,8 @@ export class MemoryNow {
     this.rateName = h('span', { class: 'memory-of' });
     this.bar = h('div', { class: 'memory-bar', 'aria-hidden': 'true' });
     this.legend = h('ul', { class: 'memory-legend' });
-    this.end = h('div', { class: 'memory-end' });
     this.root = h('div', { class: 'memory-now' },
-      h('div', { class: 'memory-figures' }, h('p', { class: 'memory-figure' }, this.held, ' ', this.of), h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName), this.end),
+      h('div', { class: 'memory-figures' }, h('p', { class: 'memory-figure' }, this.held, ' ', this.of), h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName)),
       this.bar, this.legend);
   }
 
@@ -41,8 +40,8 @@ export class MemoryNow {
     setText(this.of, `${fill(perToken ? t.figures.held : t.figures.heldSlots, { capacity: amount(capacity, perToken) })} · ${numBlocks}`);
     setText(this.rate, `+${perToken ? bytes(perToken) : '1'}`);
     const grew = at.held - before.held;
-    const delta = grew === 0 ? t.figures.same : `${grew > 0 ? '+' : '−'}${amount(Math.abs(grew), perToken)}`;
-    setText(this.rateName, `${perToken ? t.figures.rate : t.figures.rateSlots} · ${fill(t.figures.grew, { step: at.step, delta })}`);
+    const change = at.step === 0 ? '' : ` · ${fill(grew === 0 ? t.figures.same : t.figures.grew, { step: at.step, delta: `${grew > 0 ? '+' : '−'}${amount(Math.abs(grew), perToken)}` })}`;
+    setText(this.rateName, (perToken ? t.figures.rate : t.figures.rateSlots) + change);
     this.#bar(parts, values, capacity);
     const items = parts.map((part, index) => ({ part, value: values[index] })).filter(({ part, value }) => value > 0 || part.id === 'wasted');
     replace(this.legend, items.map(({ part, value }) => item(part, amount(value, perToken))),

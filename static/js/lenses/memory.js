@@ -133,7 +133,7 @@ class MemoryLens {
     const unit = perToken || 1;
     const { num_blocks: blocks, block_size: size } = header.pool;
     const hosts = header.pool.num_host_blocks ?? 0;
-    this.plot ??= this.#makePlot();
+    this.plot ??= new Plot(this.chart, { label: t.label, file: 'kvviz-memory', onZoom: () => this.#drawChart() });
     const { traces, layout } = chartOf({
       series: model.series, parts: this.parts, position, unit, inBytes, capacity: blocks * size * unit, weights: inBytes ? header.model.weight_bytes ?? 0 : 0,
       crossing: this.#crossing(), hostBlocks: hosts * size * unit, range, light, size: ctx.palette.px('text-xs'),
@@ -141,12 +141,6 @@ class MemoryLens {
     this.plot.label = fill(t.chart.label, { what: inBytes ? t.chart.bytes : t.chart.slots, now: this.describe() });
     this.plot.table({ caption: inBytes ? t.table.caption : t.table.captionSlots, ...numbersOf(model.series, this.parts, unit, hosts > 0), cell: (value) => (typeof value === 'number' ? count(value) : String(value)) });
     void this.plot.draw(traces, layout);
-  }
-
-  #makePlot() {
-    const plot = new Plot(this.chart, { label: t.label, file: 'kvviz-memory', onZoom: () => this.#drawChart() });
-    this.now.end.append(plot.controls);
-    return plot;
   }
 
   /** @param {Factor|null} factor */
