@@ -135,7 +135,8 @@ def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
     value_dim = fields.number("v_head_dim")
     if is_sliding:
         other = fields.part("attention_other_setting")
-        kv_heads = fields.number("swa_num_key_value_heads") or other.number("num_attention_groups") or kv_heads
+        of_window = fields.number("swa_num_key_value_heads") or other.number("num_attention_groups")
+        kv_heads = of_window or (2 * kv_heads if fields.model_type == "mimo_v2_flash" else kv_heads)
         dim = fields.number("swa_head_dim") or other.number("head_dim") or 0
         value_dim = fields.number("swa_v_head_dim") or value_dim
     elif fields.model_type.startswith(("gemma4", "diffusion_gemma", "embedding_gemma2")):

@@ -32,12 +32,14 @@ def _delta_net(fields: Fields) -> _Found:
 
 
 def _kimi(fields: Fields) -> _Found:
-    """Kimi delta attention: heads × dimension², and three convolutions."""
+    """Delta attention of Kimi Linear and Bailing: heads × dimension², and three convolutions."""
     linear = fields.part("linear_attn_config")
-    heads, dim = linear.number("num_heads"), linear.number("head_dim")
+    heads = linear.number("num_heads") or fields.number("linear_num_heads")
+    dim = linear.number("head_dim") or fields.number("linear_head_dim")
     if not (heads and dim):
         return None
-    return "linear", heads * dim * dim, 3 * heads * dim, linear.number("short_conv_kernel_size") or 4
+    width = linear.number("short_conv_kernel_size") or fields.number("linear_conv_kernel_dim") or 4
+    return "linear", heads * dim * dim, 3 * heads * dim, width
 
 
 def _mamba2(fields: Fields) -> _Found:
