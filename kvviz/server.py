@@ -33,6 +33,7 @@ from kvviz.web.prefix import Prefix, check_root_path
 from kvviz.web.replies import add_error_handlers
 from kvviz.web.socket import serve_websocket
 from kvviz.web.static import PageFiles, register_media_types
+from kvviz.web.traces_api import add_traces
 
 DEFAULT_PORT = 8000
 #: How many ports after the default one are tried before any free one is taken.
@@ -90,6 +91,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await sessions.start()
         yield
+        await traces.close()
         await sessions.close()
 
     app = FastAPI(
@@ -108,8 +110,9 @@ def create_app(
     app.state.sessions = sessions
     add_error_handlers(app)
     app.include_router(api_routes(sessions))
+    traces = add_traces(app)
     app.include_router(plotly_route())
-    _add_page(app, assets.templates)
+    _add_pages(app, assets.templates)
     app.mount("/static", PageFiles(directory=assets.static, check_dir=False))
 
     @app.websocket("/ws")
@@ -119,14 +122,25 @@ def create_app(
     return app
 
 
-def _add_page(app: FastAPI, templates_dir: Path) -> None:
+def _add_pages(app: FastAPI, templates_dir: Path) -> None:
     templates = Jinja2Templates(directory=templates_dir)
+
+    def answer(request: Request, template: str) -> Response:
+        response = templates.TemplateResponse(request, template)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
     @app.api_route("/", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        response = templates.TemplateResponse(request, "index.html")
-        response.headers["Cache-Control"] = "no-cache"
-        return response
+        return answer(request, "index.html")
+
+    @app.api_route("/calculator", methods=["GET", "HEAD"])
+    async def calculator_page(request: Request) -> Response:
+        return answer(request, "calculator.html")
+
+    @app.api_route("/traces", methods=["GET", "HEAD"])
+    async def traces_page(request: Request) -> Response:
+        return answer(request, "traces.html")
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"])
     async def no_icon() -> Response:
