@@ -25,6 +25,7 @@ from kvviz.memory import (
     cache_bytes,
     calculate,
     capacity,
+    estimated_parameters,
     find_model,
     geometry_of_config,
     geometry_of_numbers,
@@ -241,6 +242,28 @@ def test_experts_are_told_from_other_weights(name: str) -> None:
 
 def test_parameters_of_a_dense_model_are_all_read() -> None:
     assert parameters_of(CASES["llama-3.1-8b"]["config"], 100) == Parameters(total=100)
+
+
+ESTIMATED = {
+    model.model_id: estimated_parameters(model.config, model.geometry)
+    for model in MODELS
+    if model.model_id not in REFUSED and model.num_parameters
+}
+
+
+@pytest.mark.parametrize("name", sorted(name for name, estimate in ESTIMATED.items() if estimate))
+def test_an_estimate_is_near_the_count(name: str) -> None:
+    assert ESTIMATED[name] == pytest.approx(find_model(name).num_parameters, rel=0.014)
+
+
+def test_what_is_no_ordinary_decoder_is_not_estimated() -> None:
+    assert sum(estimate is not None for estimate in ESTIMATED.values()) >= 37
+    assert ESTIMATED["qwen3-next-80b-a3b"] is ESTIMATED["jamba-v0.1"] is ESTIMATED["gemma-3n-e4b"] is None
+    subject = Subject.of_config(CASES["llama-3.1-8b"]["config"])
+    assert (subject.is_estimated, subject.parameters) == (True, Parameters(total=8_029_995_008))
+    (warning,) = calculate([subject], Settings(gpu="h100"))["models"][0]["warnings"]
+    assert warning.startswith("Its 8,029,995,008 parameters are estimated from the config")
+    assert calculate([subject], Settings())["models"][0]["warnings"] == []
 
 
 def test_every_card_has_its_price_with_a_source_or_none() -> None:

@@ -8,6 +8,7 @@ from kvviz.memory.cache import CacheBytes, GroupBytes, cache_bytes
 from kvviz.memory.calculator import Subject, calculate, listing, machine_of
 from kvviz.memory.capacity import Capacity, Machine, capacity, heads_per_gpu
 from kvviz.memory.cards import CARDS, Card, find_card
+from kvviz.memory.estimate import estimated_parameters
 from kvviz.memory.fields import parse_config
 from kvviz.memory.formula import Formula, Term, bytes_per_token_formula, total_formula
 from kvviz.memory.geometry import FixedState, Geometry, LayerGroup
@@ -40,6 +41,7 @@ __all__ = [
     "cache_bytes",
     "calculate",
     "capacity",
+    "estimated_parameters",
     "find_card",
     "find_model",
     "geometry_of_config",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kvviz.errors import ConfigError
+from kvviz.errors import ConfigError, ModelError
 from kvviz.memory.bandwidth import contexts_up_to
 from kvviz.memory.cache import CacheBytes, GroupBytes, cache_bytes
 from kvviz.memory.capacity import Machine, capacity, stored_bytes, usable_bytes
 from kvviz.memory.cards import CARDS, find_card
-from kvviz.memory.dtypes import DTYPES
+from kvviz.memory.dtypes import DTYPES, find_dtype
+from kvviz.memory.estimate import estimated_parameters
 from kvviz.memory.formula import bytes_per_token_formula, total_formula
 from kvviz.memory.geometry import FixedState, Geometry
 from kvviz.memory.models import MODELS, ListedModel, find_model
@@ -31,10 +32,15 @@ _SERIES_CONTEXT = 131_072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model that is asked about. `parameters`: None where they are not known; `source`, `checked`: of the list."""
+    """A model that is asked about.
+
+    `parameters`: None where they are not known; `is_estimated`: they are by the config alone. `source`, `checked`: of
+    the list.
+    """
 
     geometry: Geometry
     parameters: Parameters | None = None
+    is_estimated: bool = False
     model_id: str | None = None
     source: str | None = None
     checked: str | None = None
@@ -43,22 +49,20 @@ class Subject:
     def listed(cls, model_id: str) -> Subject:
         """A model of the list. Raises `ConfigError`, and `ModelError` for one that is refused."""
         model = find_model(model_id)
-        return cls(
-            geometry=model.geometry,
-            parameters=model.parameters,
-            model_id=model.model_id,
-            source=model.source,
-            checked=model.checked,
-        )
+        subject = cls.of_config(model.config, name=model.name, num_parameters=model.num_parameters)
+        return replace(subject, model_id=model.model_id, source=model.source, checked=model.checked)
 
     @classmethod
     def of_config(
         cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
-        """A model by its config. Raises `ModelError`."""
+        """A model by its config. Parameters that nobody gives are estimated where they can be. Raises `ModelError`."""
+        geometry = geometry_of_config(config, name)
+        total = num_parameters or estimated_parameters(config, geometry)
         return cls(
-            geometry=geometry_of_config(config, name),
-            parameters=None if num_parameters is None else parameters_of(config, num_parameters),
+            geometry=geometry,
+            parameters=None if total is None else parameters_of(config, total),
+            is_estimated=num_parameters is None and total is not None,
         )
 
     @classmethod
@@ -115,8 +119,6 @@ def listing() -> dict[str, Any]:
 
 
 def _listed(model: ListedModel) -> dict[str, Any]:
-    from kvviz.errors import ModelError
-
     entry: dict[str, Any] = {
         "model_id": model.model_id,
         "name": model.name,
@@ -170,6 +172,7 @@ def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dic
         "source": subject.source,
         "checked": subject.checked,
         "num_parameters": subject.parameters.total if subject.parameters else None,
+        "is_estimated": subject.is_estimated,
         "is_mixture": subject.parameters is not None and subject.parameters.experts > 0,
         "kind": geometry.kind,
         "max_context": geometry.max_context,
@@ -255,6 +258,9 @@ def _warnings(subject: Subject, settings: Settings, machine: Machine | None) -> 
         )
     if machine is not None and subject.parameters is None:
         warnings.append(f"How many parameters {geometry.name} has is not known, so what fits cannot be said; give it.")
+    if machine is not None and subject.parameters is not None and subject.is_estimated:
+        count = subject.parameters.total
+        warnings.append(f"Its {count:,} parameters are estimated from the config; give the number where it is known.")
     if settings.gpus > 1:
         for group in geometry.groups:
             heads = group.kv_heads
@@ -290,8 +296,6 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
 
     weights = None
     if subject.parameters is not None:
-        from kvviz.memory.dtypes import find_dtype
-
         weights = find_dtype(settings.weights_dtype, "weights_dtype").weight_bytes(subject.parameters.total)
     return {
         "weight_bytes": weights,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvviz.memory.fields import Fields
+from kvviz.memory.fields import MAX_LAYERS, Fields
 from kvviz.memory.patterns import LAYER_NAMES
 from kvviz.memory.shapes import HIDDEN_NAMES
 
@@ -36,27 +36,32 @@ class Parameters:
 def parameters_of(config: Mapping[str, Any], total: int) -> Parameters:
     """The weights of a model with so many parameters in `total`. Raises `ModelError` for senseless fields."""
     fields = Fields(config)
-    count = fields.number(*_EXPERT_NAMES)
-    active = fields.number(*_ACTIVE_NAMES)
-    width = fields.number("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
-    hidden = fields.number("routed_expert_hidden_size") or fields.number(*HIDDEN_NAMES)
-    if not (count and active and width and hidden) or active >= count:
+    experts = experts_of(fields)
+    if experts is None or not 0 < experts < total:
         return Parameters(total=total)
-    experts = _expert_layers(fields) * count * 3 * hidden * width
-    if not 0 < experts < total:
-        return Parameters(total=total)
+    count, active = fields.need(*_EXPERT_NAMES), fields.need(*_ACTIVE_NAMES)
     return Parameters(total=total, experts=experts, share=active / count)
 
 
-def _expert_layers(fields: Fields) -> int:
-    """Layers with routed experts."""
+def experts_of(fields: Fields) -> int | None:
+    """Parameters of all routed experts, or None where there are none. Raises `ModelError` for senseless fields."""
+    count, active = fields.number(*_EXPERT_NAMES), fields.number(*_ACTIVE_NAMES)
+    width = fields.number("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    hidden = fields.number("routed_expert_hidden_size") or fields.number(*HIDDEN_NAMES)
+    if not (count and active and width and hidden) or active >= count:
+        return None
+    return expert_layers(fields) * count * 3 * hidden * width
+
+
+def expert_layers(fields: Fields) -> int:
+    """Layers with routed experts. Raises `ModelError` for senseless fields."""
     num_layers = fields.number(*LAYER_NAMES) or 0
     listed = fields.get("moe_layers_enum")
     if isinstance(listed, str):
-        return len(listed.split(","))
+        return min(num_layers, listed.count(",") + 1)
     if period := fields.number("expert_layer_period"):
         offset = fields.get("expert_layer_offset") or 0
-        return sum(index % period == offset for index in range(num_layers))
+        return sum(index % period == offset for index in range(min(num_layers, MAX_LAYERS)))
     dense = fields.get("first_k_dense_replace") or 0
     step = fields.number("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq") or 1
     only_dense = len(fields.items("mlp_only_layers") or ())
