@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from kvviz.api import compare_loaded
-from kvviz.config import EngineConfig
+from kvviz.config import EngineConfig, check_range
+from kvviz.engine.engine import MAX_NEW_TOKENS
 from kvviz.errors import RequestError
 from kvviz.terminal import LoadingLine
 
@@ -61,6 +62,7 @@ def main(
     """Load the model, run the lanes, print the table or the JSON."""
     from kvviz.model.lanes import parse_lanes
     from kvviz.model.loading import load
+    from kvviz.model.needle import hide_needle
 
     config = EngineConfig(block_size=block_size, num_blocks=num_blocks, seed=seed)
     specs = specs or DEFAULT_LANES
@@ -69,6 +71,12 @@ def main(
         lane.config(config)
     if not needle and not prompt.strip():
         raise RequestError("The prompt is empty; write at least one word, or ask for --needle.", code="empty_prompt")
+    word = None
+    if needle:
+        word, prompt = hide_needle(seed + len(before))
+    if not all(text.strip() for text in before):
+        raise RequestError("A prompt of --before is empty; write at least one word, or leave it out.", code="empty_prompt")
+    check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
         line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
@@ -85,7 +93,7 @@ def main(
             on_step=lambda num_tokens: line.count("tokens made", num_tokens, max_new_tokens),
         )
     if as_json:
-        typer.echo(json.dumps({"prompt": prompt, "reference": figures[0]["name"], "lanes": figures}))
+        typer.echo(json.dumps({"prompt": prompt, "needle": word, "reference": figures[0]["name"], "lanes": figures}))
         return
     _print_table(figures)
     if output is not None:

@@ -21,7 +21,8 @@ def lane_figures(header: Mapping[str, Any], records: Iterable[Sequence[Any]]) ->
         measured = [event for event in of_lane if event["type"] == "lane_measured"]
         needle = next((event for event in of_lane if event["type"] == "needle_sought"), None)
         about = {name: lane[name] for name in ("name", "title", "family", "exact", "bytes_per_token")}
-        found.append({**about, **_figures(measured), "needle_found": needle["found"] if needle else None})
+        sought = {"needle_found": needle["found"] if needle else None, "answer": needle["answer"] if needle else None}
+        found.append({**about, **_figures(measured), **sought})
     return found
 
 

@@ -177,6 +177,8 @@ def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
     check_table(page, figures)
     if needle:
         told = page.locator("tr[data-figure=needle] .compare-value").all_inner_texts()
+        answers = [event["answer"] for _, _, event in records if event["type"] == "needle_sought"]
+        assert sorted(lane["answer"] for lane in figures) == sorted(answers)
         assert [text == "found" for text in told] == [lane["needle_found"] for lane in figures]
     assert page.evaluate("() => kvviz.ctx.timeline.keyframes.wrong") is None
     assert (watched.errors, watched.foreign) == ([], [])

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
+from kvviz.events import SamplingParams
 from kvviz.lane_figures import lane_figures
 from kvviz.model.comparison import Comparison
 from kvviz.model.lanes import parse_lane, parse_lanes
@@ -108,6 +109,68 @@ def test_concatenation_copies_the_whole_cache_for_each_token() -> None:
     lengths = range(5, 5 + NUM_NEW - 1)  # the cache before each of the later steps
     assert run.figures["concat"]["copied_bytes"] == sum(lengths) * 1024
     assert run.figures["gqa"]["copied_bytes"] == 0
+
+
+def test_what_was_copied_is_counted_for_each_text() -> None:
+    observed = ObservedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    try:
+        comparison = Comparison(observed, None, EngineConfig(block_size=4, num_blocks=64), parse_lanes(["concat"]))
+        told = []
+        for _ in range(2):
+            comparison.add_tokens(prompt_ids(5), max_new_tokens=NUM_NEW)
+            comparison.run()
+            told.append(lane_figures(comparison.header(), comparison.main.log.records())[1]["copied_bytes"])
+    finally:
+        observed.close()
+    assert told[0] == sum(range(5, 5 + NUM_NEW - 1)) * 1024
+    assert sum(told) == comparison.sessions[1].runner.cache.copied_bytes
+
+
+def test_a_lane_that_keeps_nothing_takes_no_bytes() -> None:
+    run = Run(small_model("llama"), ["no-cache"], prompt_ids(5))
+    assert run.figures["no-cache"]["bytes_per_token"] == 0
+    assert run.figures["no-cache"]["held_bytes"] == 0
+
+
+def test_a_window_keeps_what_its_last_query_sees() -> None:
+    run = Run(small_model("llama"), ["window=8"], prompt_ids(PROMPT_LENGTH))
+    shares = [event["kept_share"] for event in run.measured(1)]
+    assert shares == [8 / (PROMPT_LENGTH + done) for done in range(NUM_NEW)]
+
+
+def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
+    """The reference ends at a token that one lane did not choose; that lane writes on, and can be stopped."""
+    model, ids = small_model("llama"), prompt_ids(PROMPT_LENGTH)
+    text = Run(model, ["mqa"], ids)
+    first = text.figures["mqa"]["first_divergence"]
+    assert first is not None
+    end = text.text[first + 2]  # the reference's own text up to here has not had it
+    assert end not in text.text[: first + 2]
+    assert end not in [event["free_token_id"] for event in text.measured(1)]
+    observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+    try:
+        comparison = Comparison(observed, None, text.comparison.main.config, parse_lanes(["mqa"]))
+        request_id = comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
+        for session in comparison.sessions:
+            for request in session.engine.scheduler.live:
+                request.stop_token_ids = frozenset({end})
+        while comparison.main.has_work:
+            comparison.step()
+        assert comparison.has_work
+        comparison.cancel(request_id)
+        assert not comparison.has_work
+        with pytest.raises(RequestError):
+            comparison.cancel(request_id)
+        comparison.add_tokens(ids, max_new_tokens=2)
+        comparison.run()
+    finally:
+        observed.close()
+
+
+def test_chance_has_no_place_in_a_comparison() -> None:
+    run = Run(small_model("llama"), ["mha"], prompt_ids(5))
+    with pytest.raises(RequestError, match=r"the temperature is 0\.7; leave it at 0"):
+        run.comparison.add_prompt("fox", sampling=SamplingParams(temperature=0.7))
 
 
 def test_reserving_holds_the_longest_text_from_the_start() -> None:

@@ -57,6 +57,7 @@ class _Track:
     held_bytes: int = 0
     read_bytes: int = 0
     kept_share: float = 1.0
+    copied_before: int = 0
     sampled: TokenSampled | None = None
 
 
@@ -68,11 +69,13 @@ class _LaneRun:
         self.tracks: dict[int, _Track] = {}  # by request of the reference
         self._by_request: dict[int, _Track] = {}
         self.now: _Track | None = None  # whose steps these are
+        policy = session.lane.policy if session.lane else None
+        self.window_size = policy.window_size if policy else None
         session.on_event = self._note
 
     def follow(self, reference_id: int, request_id: int, needle: str | None) -> None:
         """A request was added."""
-        track = _Track(request_id, needle)
+        track = _Track(request_id, needle, copied_before=self.session.runner.cache.copied_bytes)
         self.tracks[reference_id] = self._by_request[request_id] = track
 
     @property
@@ -156,6 +159,8 @@ class _LaneRun:
         if runner.kept:
             track.kept_share = runner.kept.kept_share(track.request_id)
             read_bytes = round(read_bytes * runner.kept.read_share(track.request_id))
+        elif self.window_size is not None and track.sampled is not None:
+            track.kept_share = min(1.0, self.window_size / track.sampled.position)
         track.read_bytes = read_bytes
 
     def _weigh(self, track: _Track) -> None:
@@ -216,7 +221,11 @@ class Comparison:
     def describe(self) -> list[dict[str, Any]]:
         """The `lanes` of a header."""
         return [
-            {**lane.describe(), "index": index, "bytes_per_token": session.runner.cache.bytes_per_token}
+            {
+                **lane.describe(),
+                "index": index,
+                "bytes_per_token": session.runner.cache.bytes_per_token if session.config.kv_cache else 0,
+            }
             for index, (lane, session) in enumerate(zip(self.lanes, self.sessions, strict=True))
         ]
 
@@ -229,8 +238,16 @@ class Comparison:
     def add_prompt(self, prompt: str, *, needle: bool = False, continues: int | None = None, **options: Any) -> int:
         """Give a prompt to every lane; the reference's request id. `needle`: hide a word in it, which is asked for.
 
+        The reference takes the most probable token, so that what differs is due to the caches and not to chance.
         Raises `RequestError`; then no lane has it.
         """
+        sampling = options.get("sampling")
+        if sampling is not None and sampling.temperature > 0:
+            raise RequestError(
+                f"A comparison takes the most probable token in every lane, but the temperature is "
+                f"{sampling.temperature:g}; leave it at 0.",
+                code="lanes",
+            )
         if self.has_work:
             raise RequestError(
                 "A comparison computes one prompt at a time, so that the times are of that prompt alone; wait until "
@@ -262,14 +279,18 @@ class Comparison:
         return added[0]
 
     def cancel(self, request_id: int) -> None:
-        """End a request in all lanes."""
-        self.main.engine.cancel(request_id)
-        for run in self._runs[1:]:
-            track = self._track(run, request_id)
-            for own_id in (track.request_id, track.branch_id):
-                live = {request.request_id for request in run.session.engine.scheduler.live}
-                if own_id in live:
-                    run.session.engine.cancel(own_id)
+        """End a request in all lanes, or what a lane still writes after the reference has ended."""
+        tracks = [(run, self._track(run, request_id)) for run in self._runs[1:]]
+        still = [
+            (run.session.engine, own_id)
+            for run, track in tracks
+            for own_id in (track.request_id, track.branch_id)
+            if own_id is not None and any(own_id == one.request_id for one in run.session.engine.scheduler.live)
+        ]
+        if not still or any(one.request_id == request_id for one in self.main.engine.scheduler.live):
+            self.main.engine.cancel(request_id)
+        for engine, own_id in still:
+            engine.cancel(own_id)
 
     def step(self) -> bool:
         """One step of the reference, and all lanes up to where it stands; False when there is no work."""
@@ -314,6 +335,8 @@ class Comparison:
                 logits = run.session.runner.sampled[track.request_id].double()
             else:
                 continue
+            if not logits.isfinite().all():  # entries beyond the range of the lane's numbers: there is nothing to tell
+                continue
             assert track.sampled is not None
             own = track.sampled.candidates[0]
             agrees = own.token_id == sampled.token_id
@@ -339,7 +362,8 @@ class Comparison:
         run, cache = self._runs[index], self._runs[index].session.runner.cache
         assert track.sampled is not None
         own = track.sampled.candidates[0]
-        log_p, log_q = wanted.log_softmax(-1), logits.log_softmax(-1)
+        log_p = wanted.log_softmax(-1)
+        log_q = log_p if logits is wanted else logits.log_softmax(-1)
         keeps = run.session.config.kv_cache
         free_id, free_piece = track.free_pieces.get(sampled.position, (None, None))
         self.main.note(
@@ -360,7 +384,7 @@ class Comparison:
                 num_hit_tokens=track.num_hit_tokens,
                 held_bytes=track.held_bytes if keeps else 0,
                 read_bytes=track.read_bytes if keeps else 0,
-                copied_bytes=cache.copied_bytes,
+                copied_bytes=cache.copied_bytes - track.copied_before,
                 kept_share=track.kept_share,
                 step_us=track.forward_us,
             )
@@ -379,7 +403,10 @@ class Comparison:
                 continue
             if all(part.exact for part in run.session.lane.parts):
                 continue
-            key_error, value_error = entry_errors(self.main, history, run.session, request)
+            errors = entry_errors(self.main, history, run.session, request)
+            if errors is None:
+                continue
+            key_error, value_error = errors
             self.main.note(
                 LaneErrorsMeasured(
                     lane=index,

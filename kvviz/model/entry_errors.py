@@ -15,10 +15,12 @@ from kvviz.model.session import ModelSession
 Errors = tuple[tuple[float, ...], ...]
 
 
-def entry_errors(reference: ModelSession, one: Request, session: ModelSession, other: Request) -> tuple[Errors, Errors]:
+def entry_errors(
+    reference: ModelSession, one: Request, session: ModelSession, other: Request
+) -> tuple[Errors, Errors] | None:
     """‖other - one‖ / ‖one‖ of K and of V, [layer][head of the reference], over the entries that both still have.
 
-    0.0 where a layer stores nothing or nothing is left.
+    0.0 where a layer stores nothing or no entry of it is left; None when there is no position that both hold.
     """
     length = min(one.num_computed, other.num_computed)
     slots = [
@@ -26,6 +28,8 @@ def entry_errors(reference: ModelSession, one: Request, session: ModelSession, o
         for position in range(length)
         if _holds(one, position) and _holds(other, position)
     ]
+    if not slots:
+        return None
     positions, ours, theirs = (torch.tensor(column, dtype=torch.long) for column in zip(*slots, strict=True))
     kept = session.runner.kept
 

@@ -64,7 +64,8 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
         if settings.lanes is not None:
             lanes = parse_lanes(settings.lanes)
             for lane in lanes:
-                check_pool(lane.config(config), bytes_per_token, max_pool_bytes)
+                read = lane.form(calibrated, config.block_size)[1]  # more heads, more bytes
+                check_pool(lane.config(config), max(bytes_per_token, read.bytes_per_token), max_pool_bytes)
             return ComparisonModel(
                 Comparison(
                     observed,
