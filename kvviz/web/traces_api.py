@@ -39,7 +39,7 @@ class Uploads:
     """Files that came, each under a name made from its content; the oldest go when there are more than `MAX_TRACES`."""
 
     def __init__(self) -> None:
-        self._directory: Path | None = None
+        self.directory: Path | None = None
 
     async def receive(self, request: Request) -> tuple[str, int]:
         """Write the body of a request to a file; its id and bytes. Raises `TraceError` when it is too large."""
@@ -59,8 +59,8 @@ class Uploads:
 
     def find(self, trace_id: str) -> Path | None:
         """The file with that id, None for the name of a generated trace. Raises `TraceError` when there is neither."""
-        if self._directory is not None and _FILE_ID.fullmatch(trace_id):
-            path = self._directory / trace_id
+        if self.directory is not None and _FILE_ID.fullmatch(trace_id):
+            path = self.directory / trace_id
             if path.is_file():
                 return path
         find_generated(trace_id)
@@ -68,13 +68,13 @@ class Uploads:
 
     def close(self) -> None:
         """Remove all of them."""
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _made(self) -> Path:
-        if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="kvviz-traces-"))
-        return self._directory
+        if self.directory is None:
+            self.directory = Path(tempfile.mkdtemp(prefix="kvviz-traces-"))
+        return self.directory
 
 
 class Traces:
@@ -128,6 +128,7 @@ def add_traces(app: FastAPI) -> Traces:
         return json_response(traces.jobs.cancel(job_id).answer())
 
     app.include_router(router)
+    app.state.traces = traces
     return traces
 
 

@@ -17,6 +17,8 @@ export const STYLE = {
 };
 const LEGEND = { orientation: 'h', x: 0, y: 1, yanchor: 'bottom' };
 const TIMES = /** @type {[number, string][]} */ ([[7.2e6, t.axisTime], [1.2e5, t.axisTimeMinutes], [0, t.axisTimeSeconds]]);
+/** Charts narrower than this have fewer ticks, in px. */
+const NARROW = 560;
 const UNITS_MS = [3.6e6, 6e4, 1e3];
 
 /** A place on a logarithmic axis for shapes and ranges. @param {number} n */
@@ -52,9 +54,9 @@ export class Charts {
     const low = Math.min(...policies.flatMap((policy) => job.curves[policy].blocks[0]), summary.distinct_blocks);
     const range = [log(low) - 0.03, log(summary.distinct_blocks) + 0.06];
     const layout = {
-      xaxis: { type: 'log', range, title: { text: t.axisBlocks }, hoverformat: ',.0f', tickformat: ',~r', dtick: summary.distinct_blocks / low > 10 ? 'D2' : undefined },
+      xaxis: { type: 'log', range, title: { text: t.axisBlocks }, hoverformat: ',.0f', tickformat: ',~r', dtick: summary.distinct_blocks / low <= 10 ? undefined : this.curve.root.clientWidth < NARROW ? 1 : 'D2' },
       yaxis: { range: [0, 1], tickformat: '.0%', title: { text: t.axisRate } },
-      legend: LEGEND, margin: { t: 34, r: 18 }, dragmode: false, ...mark(capacity, range),
+      legend: LEGEND, margin: { t: 34, r: 18 }, dragmode: false, ...mark(capacity, range, true),
     };
     const rates = policies.filter((policy) => job.points[policy]).map((policy) => fill(t.rateOf, { policy: nameOf(policy), rate: rate(job.points[policy].hit_rate) }));
     this.curve.label = fill(t.curveLabel, { policies: named(policies), low: count(low), high: count(summary.distinct_blocks), blocks: capacity === null ? '' : cacheOf(capacity), rates: rates.join(', ') });
@@ -115,7 +117,7 @@ export class Charts {
       rows: () => [...shown.map((n, power) => [fill(t.upTo, { n: count(2 ** power) }), n]), [t.headers.requests, first]],
     });
     void this.reuse.draw([trace], {
-      xaxis: { type: 'log', range, title: { text: t.axisReuse }, tickformat: ',~r', dtick: 1 }, yaxis: { rangemode: 'tozero', tickformat: ',~s' }, hovermode: 'x', margin: { t: 30 }, dragmode: false, ...mark(capacity, range),
+      xaxis: { type: 'log', range, title: { text: t.axisReuse }, tickformat: ',~r', dtick: 1 }, yaxis: { rangemode: 'tozero', tickformat: ',~s' }, hovermode: 'x', margin: { t: 30 }, dragmode: false, ...mark(capacity, range, false),
     });
   }
 }
@@ -125,12 +127,12 @@ function share(bin) {
   return bin && bin[1] ? bin[2] / bin[1] : null;
 }
 
-/** A line at the chosen capacity, with its number. @param {number|null} capacity @param {number[]} range of the axis */
-function mark(capacity, range) {
+/** A line at the chosen capacity, with its number where it is `labelled`. @param {number|null} capacity @param {number[]} range of the axis @param {boolean} labelled */
+function mark(capacity, range, labelled) {
   if (!capacity || log(capacity) > range[1]) return {};
   const late = log(capacity) > (range[0] + range[1]) / 2;
   return {
     shapes: [{ type: 'line', xref: 'x', yref: 'paper', x0: capacity, x1: capacity, y0: 0, y1: 1, line: { color: 'var(--focus)', width: 1.5, dash: 'dot' } }],
-    annotations: [{ xref: 'x', yref: 'paper', x: log(capacity), y: 0.02, yanchor: 'bottom', xanchor: late ? 'right' : 'left', xshift: late ? -6 : 6, text: fill(t.chosen, { blocks: cacheOf(capacity) }), showarrow: false, font: { color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8' }],
+    annotations: !labelled ? [] : [{ xref: 'x', yref: 'paper', x: log(capacity), y: 0.99, yanchor: 'top', xanchor: late ? 'right' : 'left', xshift: late ? -6 : 6, text: fill(t.chosen, { blocks: cacheOf(capacity) }), showarrow: false, font: { color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8' }],
   };
 }

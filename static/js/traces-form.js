@@ -21,6 +21,10 @@ export class Form {
     this.overview = overview;
     this.on = on;
     this.distinct = 0;
+    /** A file's id, once there is one. @type {string|null} */
+    this.fileId = null;
+    /** @type {HTMLInputElement[]} */
+    this.boxes = [];
     this.runButton = h('button', { type: 'submit', class: 'primary' }, t.run);
     this.cancelButton = h('button', { type: 'button', class: 'secondary', hidden: true, on: { click: on.cancel } }, t.cancel);
     this.bar = h('progress', { class: 'traces-progress', max: 1, value: 0, hidden: true, 'aria-label': t.working });
@@ -84,7 +88,7 @@ export class Form {
 
   #policies() {
     this.boxes = POLICIES.map((policy) => h('input', { type: 'checkbox', id: `policy-${policy}`, value: policy, on: { change: () => {
-      this.asked.policies = POLICIES.filter((name, at) => this.boxes?.[at].checked);
+      this.asked.policies = POLICIES.filter((name, at) => this.boxes[at].checked);
       this.#changed();
     } } }));
     const hints = /** @type {Record<string, string>} */ (t.policyHint);
@@ -180,7 +184,7 @@ export class Form {
     }
     for (const radio of this.ways?.querySelectorAll('input') ?? []) radio.checked = (radio.value === 'memory') === asked.byMemory;
     if (this.byBlocks && this.byMemory) [this.byBlocks.hidden, this.byMemory.hidden] = [asked.byMemory, !asked.byMemory];
-    this.boxes?.forEach((box) => { box.checked = asked.policies.includes(box.value); });
+    this.boxes.forEach((box) => { box.checked = asked.policies.includes(box.value); });
   }
 
   /** What the trace has, and which capacity that gave. @param {number} distinct blocks of the trace @param {number} capacity */

@@ -18,7 +18,7 @@ export class Found {
     this.courseLead = h('p', { class: 'hint' });
     this.first = h('p', { class: 'hint' });
     this.table = h('div', { class: 'traces-table', tabindex: '0', role: 'region', 'aria-label': t.policies });
-    root.append(this.figure, this.faults,
+    root.append(this.figure, h('a', { class: 'secondary traces-change', href: '#asked' }, t.change), this.faults,
       part(t.curve, h('p', { class: 'hint' }, t.curveLead), roots.curve, 'traces-wide'), this.table,
       h('div', { class: 'traces-pair' }, part(t.course, this.courseLead, roots.course), part(t.reuse, h('div', {}, h('p', { class: 'hint' }, t.reuseLead), this.first), roots.reuse)), this.ofTrace);
     this.charts = new Charts(roots, choose);

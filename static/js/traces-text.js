@@ -18,6 +18,7 @@ export function cacheOf(blocks) {
 
 /** 3 h 25 min. @param {number} seconds @returns {string} */
 export function span(seconds) {
+  if (seconds === 0) return fill(t.time.s, { n: 0 });
   if (seconds < 2 * MINUTE) return fill(t.time.s, { n: seconds < 10 ? seconds.toFixed(1) : count(seconds) });
   if (seconds < 2 * HOUR) return fill(t.time.min, { n: count(seconds / MINUTE) });
   const minutes = Math.round(seconds / MINUTE);

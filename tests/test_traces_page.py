@@ -1,0 +1,429 @@
+"""The page of traces: its API, its studies in a process of their own, and the page itself in Chromium."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running import ProxyPath, Running, running, wait_for
+from slow_caches import slow_counts
+
+from kvviz.server import ServerConfig
+from kvviz.traces.generated import AGENTS, CHATS, DOCUMENTS
+from kvviz.traces.simulation import simulate
+from kvviz.traces.study import Question, capacities_of, study
+from kvviz.traces.trace import StoredTrace
+from kvviz.web import traces_api, traces_jobs
+from tests.browser import Watched, open_browser
+
+#: 9 requests of 3 chains, block size 16.
+CHAINS = [[1, 2, 3], [1, 4], [5, 6], [1, 2, 7], [5, 6, 8], [1, 4], [5, 6], [1, 2, 3], [9]]
+REQUESTS = [(chain, 16 * len(chain)) for chain in CHAINS]
+FILE = "\n".join(
+    json.dumps({"timestamp": 60_000 * n, "input_length": tokens, "output_length": 1, "hash_ids": ids, "block_size": 16})
+    for n, (ids, tokens) in enumerate(REQUESTS)
+).encode()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(ServerConfig()) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{server.url}/api/traces", timeout=60) as client:
+        yield client
+
+
+def upload(client: httpx.Client, content: bytes = FILE) -> str:
+    answer = client.post("/files", content=content)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["bytes"] == len(content)
+    return str(answer.json()["trace"])
+
+
+def finished(client: httpx.Client, **asked: Any) -> dict[str, Any]:
+    begun = client.post("/jobs", params={"client": "test", **asked})
+    assert begun.status_code == 201, begun.text
+    job: dict[str, Any] = begun.json()
+    deadline = time.monotonic() + 120
+    while job["state"] in ("waiting", "running"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        job = client.get(f"/jobs/{job['job_id']}").json()
+    return job
+
+
+def test_a_file_is_studied(client: httpx.Client) -> None:
+    job = finished(client, trace=upload(client, gzip.compress(b"bad\n" + FILE)), blocks=4, seed=3)
+    assert job["state"] == "done", job["message"]
+    assert (job["progress"], job["capacity"]) == (1.0, 4)
+    summary = job["summary"]
+    assert (summary["requests"], summary["distinct_blocks"], summary["block_size"]) == (9, 9, 16)
+    assert (summary["bad_lines"], summary["faults"]) == (
+        1,
+        ["line 1: a JSON object is expected, but this is no JSON"],
+    )
+    assert sum(summary["reuse"]) == summary["references"] == sum(map(len, CHAINS))
+    assert summary["reuse"][-1] == 9
+    for policy, point in job["points"].items():
+        expected = slow_counts(REQUESTS, policy, 4, 16, seed=3)
+        assert (point["hit_tokens"], point["hit_blocks"], point["evictions"]) == (
+            expected.hit_tokens,
+            expected.hit_blocks,
+            expected.evictions,
+        )
+        assert [bin[0] for bin in point["course"]] == [60_000.0 * n for n in range(9)]
+        assert sum(bin[2] for bin in point["course"]) == point["hit_tokens"]
+    for policy, curve in job["curves"].items():
+        assert curve["blocks"] == list(range(1, 10))
+        expected_tokens = [slow_counts(REQUESTS, policy, size, 16, seed=3).hit_tokens for size in curve["blocks"]]
+        assert curve["hit_tokens"] == expected_tokens
+    assert set(job["points"]) == set(job["curves"]) == {"lru", "fifo", "lfu", "random", "optimum"}
+
+
+def test_what_is_known_is_there_at_once(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = upload(client)
+    finished(client, trace=trace, blocks=3)
+
+    def no_process(*arguments: Any) -> None:
+        raise AssertionError("it is known")
+
+    monkeypatch.setattr(traces_jobs.Jobs, "_work", no_process)
+    again = client.post("/jobs", params={"client": "another", "trace": trace, "blocks": 3, "policies": "lfu,lru"})
+    assert again.json()["state"] == "done"
+    assert set(again.json()["points"]) == {"lfu", "lru"}
+
+
+def test_a_capacity_in_memory_of_a_model(client: httpx.Client) -> None:
+    # 16 tokens of 131,072 bytes are 2 MiB
+    job = finished(client, trace=upload(client), memory="9MiB", model="llama-3.1-8b", policies="fifo")
+    assert job["capacity"] == 4
+    assert job["points"]["fifo"]["hit_tokens"] == slow_counts(REQUESTS, "fifo", 4, 16).hit_tokens
+    failed = finished(client, trace=upload(client), memory="1MiB", model="llama-3.1-8b", policies="fifo")
+    assert failed["state"] == "failed"
+    assert (
+        failed["message"] == "One block of Llama 3.1 8B takes 2,097,152 bytes, but the memory has 1,048,576; give more."
+    )
+
+
+def test_a_study_of_a_generated_trace() -> None:
+    told: list[tuple[float, str]] = []
+    question = Question(policies=("lru", "optimum"), blocks=300)
+    parts = {
+        (kind, policy): value for kind, policy, value in study(DOCUMENTS, question, lambda *args: told.append(args))
+    }
+    stored = StoredTrace.of(DOCUMENTS)
+    for policy in ("lru", "optimum"):
+        curve, point = parts["curve", policy], parts["point", policy]
+        assert point["hit_tokens"] == simulate(stored, policy, 300).result.hit_tokens
+        middle = len(curve["blocks"]) // 2
+        size = curve["blocks"][middle]
+        assert curve["evictions"][middle] == simulate(stored, policy, size).result.evictions
+    assert set(parts["curve", "optimum"]["blocks"]) <= set(parts["curve", "lru"]["blocks"])
+    assert parts["curve", "lru"]["blocks"][-1] == parts["summary", ""]["distinct_blocks"] == stored.num_blocks
+    assert [progress for progress, _ in told] == sorted(progress for progress, _ in told)
+    assert told[-1][0] <= 1.0
+
+
+def test_capacities_of_small_and_large_traces() -> None:
+    assert capacities_of(0) == [1]
+    assert capacities_of(1) == [1]
+    assert capacities_of(9) == list(range(1, 10))
+    large = capacities_of(512_000)
+    assert (large[0], large[-1], len(large)) == (1_000, 512_000, 17)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "sentence"),
+    [
+        ({"trace": "nothing"}, 400, "There is no trace 'nothing' here"),
+        ({"trace": "../../etc/passwd"}, 400, "There is no trace '../../etc/passwd' here"),
+        ({"trace": "0" * 32}, 400, "give the file again"),
+        ({"policies": "lru,mru"}, 400, "The policy must be lru, fifo, lfu, random, optimum, but 'mru' came"),
+        ({"policies": ""}, 400, "The policy must be"),
+        ({"blocks": -1}, 400, "blocks: a number of at least 0 is expected, but"),
+        ({"seed": "x"}, 400, "seed: a whole number is expected, but 'x' came"),
+        ({"memory": "1GiB"}, 400, "memory and a model together"),
+        ({"memory": "1GiB", "model": "llama-3.1-8b", "blocks": 4}, 400, "choose one of the two"),
+        ({"memory": "1GiB", "model": "nobody"}, 400, "nobody"),
+        ({"memory": "1 GiB of", "model": "llama-3.1-8b"}, 400, "A size such as 40GiB is expected"),
+        ({"memory": "1GiB", "model": "llama-3.1-8b", "dtype": "x"}, 400, "dtype"),
+        ({"client": "a b"}, 400, "client"),
+    ],
+)
+def test_bad_questions(client: httpx.Client, asked: dict[str, Any], status: int, sentence: str) -> None:
+    answer = client.post("/jobs", params={"client": "test", "trace": "chats", **asked})
+    assert answer.status_code == status
+    assert sentence in answer.json()["message"]
+
+
+def test_bad_files(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "The file is empty" in client.post("/files", content=b"").json()["message"]
+    monkeypatch.setattr(traces_api, "MAX_TRACE_BYTES", 50)
+    refused = client.post("/files", content=b"x" * 51)
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+
+    def in_parts() -> Iterator[bytes]:
+        for _ in range(10):
+            yield b"x" * 10
+
+    refused = client.post("/files", content=in_parts())
+    assert (refused.status_code, refused.json()["details"]["limit"]) == (413, 50)
+    job = finished(client, trace=upload(client, b"no trace"))
+    assert job["state"] == "failed"
+    assert job["message"].startswith("The file has no request in its 1 lines (line 1: a JSON object is expected")
+    job = finished(client, trace=upload(client, gzip.compress(b"{}")[:-9]))
+    assert job["message"].startswith("The file is damaged after line 0")
+
+
+def test_only_the_newest_files_stay(server: Running, client: httpx.Client) -> None:
+    first = upload(client, FILE + b"\n ")
+    for n in range(traces_api.MAX_TRACES):
+        upload(client, FILE + b"\n" * (n + 2))
+    answer = client.post("/jobs", params={"client": "test", "trace": first})
+    assert "give the file again" in answer.json()["message"]
+
+
+def test_jobs_of_others_and_none(client: httpx.Client) -> None:
+    for answer in (client.get("/jobs/nothing"), client.delete("/jobs/nothing")):
+        assert (answer.status_code, answer.json()["code"]) == (404, "no_such_job")
+
+
+def test_a_new_job_takes_the_place_of_the_old_and_cancel_ends_it(client: httpx.Client) -> None:
+    def begin(seed: int, who: str = "one") -> dict[str, Any]:
+        params = {"client": who, "trace": "agents", "policies": "random", "seed": seed}
+        job: dict[str, Any] = client.post("/jobs", params=params).json()
+        return job
+
+    def state(job: dict[str, Any]) -> str:
+        return str(client.get(f"/jobs/{job['job_id']}").json()["state"])
+
+    first, other = begin(1), begin(1, "two")
+    second = begin(2)
+    assert state(first) == "cancelled"
+    assert state(second) in ("waiting", "running")
+    wait_for(lambda: state(other) == "running", 60)
+    assert client.delete(f"/jobs/{other['job_id']}").json()["state"] == "cancelled"
+    wait_for(lambda: state(second) == "running", 60)
+    client.delete(f"/jobs/{second['job_id']}")
+    assert state(second) == "cancelled"
+
+
+def test_the_server_answers_while_a_study_runs(client: httpx.Client) -> None:
+    job = client.post("/jobs", params={"client": "slow", "trace": "agents", "policies": "lfu"}).json()
+    wait_for(lambda: client.get(f"/jobs/{job['job_id']}").json()["state"] == "running", 60)
+    took = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert client.get(str(client.base_url).rstrip("/")).status_code == 200
+        took.append(time.monotonic() - began)
+    assert sorted(took)[10] < 0.5
+    client.delete(f"/jobs/{job['job_id']}")
+
+
+def test_files_and_processes_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(ServerConfig()) as server, httpx.Client(base_url=f"{server.url}/api/traces", timeout=60) as client:
+        upload(client)
+        directory: Path = server.app.state.traces.uploads.directory
+        assert directory.is_dir()
+        client.post("/jobs", params={"client": "late", "trace": "agents"})
+    assert not directory.exists()
+
+
+def test_a_study_that_takes_too_long_is_ended(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces_jobs, "MAX_JOB_S", 0.0)
+    job = finished(client, trace="agents", policies="random", seed=77)
+    assert job["state"] == "failed"
+    assert "took more than 0 seconds and was ended" in job["message"]
+
+
+def test_the_overview(client: httpx.Client) -> None:
+    overview = client.get(str(client.base_url).rstrip("/")).json()
+    assert [made["trace"] for made in overview["generated"]] == [CHATS.name, AGENTS.name, DOCUMENTS.name]
+    assert all(made["about"] and made["seed"] for made in overview["generated"])
+    assert {"model_id": "llama-3.1-8b", "name": "Llama 3.1 8B"} in overview["models"]
+    assert "mamba2-codestral-7b" not in {model["model_id"] for model in overview["models"]}
+    assert client.head(str(client.base_url).rstrip("/")).status_code == 200
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
+def opened(browser: Any, url: str, query: str = "", width: int = 1440, height: int = 900) -> Watched:
+    page = browser.new_page(viewport={"width": width, "height": height}, accept_downloads=True)
+    watched = Watched(page, url.removeprefix("http://").split("/")[0])
+    page.goto(f"{url}/traces{query}")
+    return watched
+
+
+def settle(page: Any, text: str | None = None) -> str:
+    """What is announced at the end, once it has `text`."""
+
+    def told() -> str:
+        return str(page.locator("#live").text_content())
+
+    deadline = time.monotonic() + 120
+    while not (told() if text is None else text in told()):
+        assert time.monotonic() < deadline, page.locator(".traces-message").text_content()
+        page.wait_for_timeout(50)
+    return told()
+
+
+@pytest.fixture
+def page(browser: Any, server: Running) -> Iterator[Any]:
+    watched = opened(browser, server.url, "?trace=documents&policies=lru,optimum&blocks=1000")
+    settle(watched.page)
+    yield watched.page
+    watched.page.close()
+    assert watched.errors == []
+    assert watched.foreign == []
+
+
+def test_the_page_shows_what_the_simulation_counts(page: Any) -> None:
+    stored = StoredTrace.of(DOCUMENTS)
+    best = simulate(stored, "optimum", 1_000).result
+    assert page.locator(".traces-rate").text_content() == "0.0%"
+    assert f"{100 * best.hit_rate:.1f}% is the optimum in this cache" in page.locator(".traces-facts").text_content()
+    rows = [row.split("\t") for row in page.locator(".traces-table tbody").inner_text().splitlines()]
+    assert rows[1][:4] == ["Optimum", f"{100 * best.hit_rate:.1f}%", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}"]
+    assert "generated with seed 3" in page.locator("#asked").inner_text()
+    label = page.locator(".traces-curve .plot-area").get_attribute("aria-label")
+    assert f"at 1,000 blocks: LRU 0.0%, Optimum {100 * best.hit_rate:.1f}%" in label
+
+
+def test_a_chart_is_a_table_too(page: Any) -> None:
+    with page.expect_download() as download:
+        page.locator(".traces-curve").get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == "kvviz-hit-rate.csv"
+    rows = list(csv.reader(io.StringIO(Path(download.value.path()).read_text())))
+    assert rows[0] == ["Blocks", "LRU", "Optimum"]
+    stored = StoredTrace.of(DOCUMENTS)
+    size = int(rows[-1][0])
+    assert float(rows[-1][2]) == pytest.approx(simulate(stored, "optimum", size).result.hit_rate)
+    for kind in ("PNG", "SVG", "JSON"):
+        with page.expect_download() as download:
+            page.locator(".traces-reuse").get_by_role("button", name=kind).click()
+        assert Path(download.value.path()).stat().st_size > 500
+
+
+def test_everything_is_in_the_link(page: Any, browser: Any, server: Running) -> None:
+    page.locator("#policy-lru").uncheck()
+    page.get_by_label("as memory of a model").check()
+    page.get_by_label("Memory").fill("80GiB")
+    page.get_by_label("Memory").press("Tab")
+    page.get_by_label("Prefill, tokens per second").fill("20000")
+    page.get_by_label("Prefill, tokens per second").press("Tab")
+    settle(page, "1,280 blocks")
+    query = page.evaluate("location.search")
+    assert "memory=80GiB" in query
+    assert "blocks" not in query
+    watched = opened(browser, server.url, query)
+    assert settle(watched.page) == page.locator("#live").text_content()
+    shown = ".traces-figure"
+    assert watched.page.locator(shown).inner_text() == page.locator(shown).inner_text()
+    assert "at 20,000 tokens per second" in watched.page.locator(shown).inner_text()
+    watched.page.close()
+
+
+def test_a_capacity_by_keyboard_and_by_a_click_in_the_chart(page: Any) -> None:
+    page.get_by_label("Blocks", exact=True).fill("5500")
+    page.get_by_label("Blocks", exact=True).press("Enter")
+    settle(page, "5,500 blocks")
+    before = page.evaluate("location.search")
+    page.locator("#ask-share").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(300)
+    assert page.evaluate("location.search") != before
+    settle(page, page.locator("#ask-blocks").input_value()[0])
+    area = page.locator(".traces-curve .plot-area")
+    box = area.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(300)
+    chosen = int(re.search(r"blocks=(\d+)", page.evaluate("location.search"))[1])
+    assert 50 < chosen < 1_000
+    settle(page, f"{chosen:,} blocks")
+
+
+def test_a_file_of_ones_own(page: Any, tmp_path: Path) -> None:
+    path = tmp_path / "<b>mine<i>.jsonl"
+    path.write_bytes(FILE + b"\n<i>bad</i>")
+    page.locator("#policy-random").check()
+    page.locator("#trace-file").set_input_files(path)
+    settle(page, "in 1 block")
+    assert page.locator(".traces-file-name").inner_text().startswith("<b>mine<i>.jsonl, ")
+    assert page.locator("b, i").count() == 0
+    assert (
+        "One bad line was skipped:\nline 10: a JSON object is expected" in page.locator(".traces-faults").inner_text()
+    )
+    assert re.search(r"trace=[0-9a-f]{32}", page.evaluate("location.search"))
+    page.locator("#trace-file").set_input_files({"name": "x.jsonl", "mimeType": "", "buffer": b"nothing"})
+    message = page.locator(".traces-message.traces-wrong")
+    message.wait_for()
+    assert "The file has no request in its 1 lines" in message.inner_text()
+
+
+def test_a_link_to_a_file_that_is_gone(browser: Any, server: Running) -> None:
+    watched = opened(browser, server.url, f"?trace={'a' * 32}")
+    message = watched.page.locator(".traces-message.traces-wrong")
+    message.wait_for()
+    assert "give the file again" in message.inner_text()
+    assert len(watched.errors) == 1  # the browser's own line about the 400
+    watched.page.close()
+
+
+def test_cancel(browser: Any, server: Running) -> None:
+    watched = opened(browser, server.url, "?trace=agents&seed=991&policies=random,lfu")
+    watched.page.get_by_role("button", name="Cancel").click()
+    watched.page.get_by_text("Cancelled; what was found so far stays.").wait_for()
+    assert watched.page.get_by_role("button", name="Simulate").is_visible()
+    assert watched.errors == []
+    watched.page.close()
+
+
+def test_under_a_path_the_page_finds_its_parts(browser: Any) -> None:
+    with running(ServerConfig(), wrap=lambda app: ProxyPath(app, "/kv", strips=True)) as server:
+        watched = opened(browser, f"{server.url}/kv", "?trace=documents&policies=lru")
+        settle(watched.page)
+        assert watched.errors == []
+        watched.page.get_by_role("link", name="kvviz").click()
+        watched.page.wait_for_url(f"{server.url}/kv/**")
+        watched.page.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "query"),
+    [((1440, 900), ""), ((1440, 900), "&theme=light"), ((1920, 1080), "&projector=on"), ((390, 844), "")],
+    ids=["desk", "light", "projector", "phone"],
+)
+def test_nothing_overflows_and_axe_finds_nothing(
+    browser: Any, server: Running, size: tuple[int, int], query: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    watched = opened(browser, server.url, f"?trace=documents&policies=lru,optimum&blocks=1000{query}", *size)
+    settle(watched.page)
+    watched.page.wait_for_timeout(500)
+    assert watched.page.evaluate("document.documentElement.scrollWidth") == size[0]
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    results = axe.Axe().run(watched.page, options={"runOnly": {"type": "tag", "values": tags}})
+    faults = [(each["id"], [node["target"] for node in each["nodes"]]) for each in results.response["violations"]]
+    assert faults == []
+    assert watched.errors == []
+    watched.page.close()
