@@ -362,7 +362,7 @@ def calc(
     ] = False,
 ) -> None:
     """Say what the KV cache of a model takes, and what fits on a card."""
-    from kvviz import calculating
+    from kvviz import calculating, config_files
     from kvviz.memory import Settings
 
     if list_models:
@@ -393,7 +393,7 @@ def calc(
         "window": window,
         "windowed_layers": windowed_layers,
     }
-    calculating.main(calculating.subject_of(model, config, numbers, parameters), settings, as_json=as_json)
+    calculating.main(config_files.subject_of(model, config, numbers, parameters), settings, as_json=as_json)
 
 
 @app.command("simulate")

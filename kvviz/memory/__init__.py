@@ -5,9 +5,10 @@ and `POST api/calculator` do; the functions below it give its parts.
 """
 
 from kvviz.memory.cache import CacheBytes, GroupBytes, cache_bytes
-from kvviz.memory.calculator import Subject, calculate, listing, machine_of
+from kvviz.memory.calculator import calculate, machine_of
 from kvviz.memory.capacity import Capacity, Machine, capacity, heads_per_gpu
 from kvviz.memory.cards import CARDS, Card, find_card
+from kvviz.memory.choices import listing
 from kvviz.memory.estimate import estimated_parameters
 from kvviz.memory.fields import parse_config
 from kvviz.memory.formula import Formula, Term, bytes_per_token_formula, total_formula
@@ -17,6 +18,7 @@ from kvviz.memory.parameters import Parameters, parameters_of
 from kvviz.memory.reading import geometry_of_config
 from kvviz.memory.remedies import Remedy, remedies
 from kvviz.memory.settings import Settings
+from kvviz.memory.subject import Subject
 from kvviz.memory.typed import geometry_of_numbers
 
 __all__ = [

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any
 
-from kvviz.errors import ConfigError, ModelError
+from kvviz.errors import ConfigError
 from kvviz.memory.bandwidth import contexts_up_to
 from kvviz.memory.cache import CacheBytes, GroupBytes, cache_bytes
 from kvviz.memory.capacity import Machine, capacity, stored_bytes, usable_bytes
-from kvviz.memory.cards import CARDS, find_card
-from kvviz.memory.dtypes import DTYPES, find_dtype
-from kvviz.memory.estimate import estimated_parameters
+from kvviz.memory.cards import find_card
+from kvviz.memory.dtypes import find_dtype
 from kvviz.memory.formula import bytes_per_token_formula, total_formula
 from kvviz.memory.geometry import FixedState, Geometry
-from kvviz.memory.models import MODELS, ListedModel, find_model
-from kvviz.memory.parameters import Parameters, parameters_of
-from kvviz.memory.reading import geometry_of_config
 from kvviz.memory.remedies import remedies
-from kvviz.memory.settings import MAX_BATCH, Settings
-from kvviz.memory.typed import geometry_of_numbers
+from kvviz.memory.settings import Settings
+from kvviz.memory.subject import Subject
 
 #: Models that may be compared in one answer.
 MAX_MODELS = 4
@@ -28,52 +23,6 @@ MAX_PARAMETERS = 10**14
 #: A series reaches at least so far.
 _SERIES_BATCH = 256
 _SERIES_CONTEXT = 131_072
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A model that is asked about.
-
-    `parameters`: None where they are not known; `is_estimated`: they are by the config alone. `source`, `checked`: of
-    the list.
-    """
-
-    geometry: Geometry
-    parameters: Parameters | None = None
-    is_estimated: bool = False
-    model_id: str | None = None
-    source: str | None = None
-    checked: str | None = None
-
-    @classmethod
-    def listed(cls, model_id: str) -> Subject:
-        """A model of the list. Raises `ConfigError`, and `ModelError` for one that is refused."""
-        model = find_model(model_id)
-        subject = cls.of_config(model.config, name=model.name, num_parameters=model.num_parameters)
-        return replace(subject, model_id=model.model_id, source=model.source, checked=model.checked)
-
-    @classmethod
-    def of_config(
-        cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
-    ) -> Subject:
-        """A model by its config. Parameters that nobody gives are estimated where they can be. Raises `ModelError`."""
-        geometry = geometry_of_config(config, name)
-        total = num_parameters or estimated_parameters(config, geometry)
-        return cls(
-            geometry=geometry,
-            parameters=None if total is None else parameters_of(config, total),
-            is_estimated=num_parameters is None and total is not None,
-        )
-
-    @classmethod
-    def typed(
-        cls, numbers: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
-    ) -> Subject:
-        """A model by its numbers, see `geometry_of_numbers`. Raises `ConfigError`."""
-        return cls(
-            geometry=geometry_of_numbers(numbers, name),
-            parameters=None if num_parameters is None else Parameters(total=num_parameters),
-        )
 
 
 def machine_of(settings: Settings) -> Machine | None:
@@ -103,46 +52,6 @@ def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
         "settings": settings.asked(),
         "machine": _machine(machine, settings),
         "models": [_model(subject, settings, machine) for subject in subjects],
-    }
-
-
-def listing() -> dict[str, Any]:
-    """What can be chosen: models with what they keep, cards, dtypes, and the settings' defaults."""
-    return {
-        "models": [_listed(model) for model in MODELS],
-        "cards": [asdict(card) for card in CARDS],
-        "dtypes": [asdict(dtype) for dtype in DTYPES.values()],
-        "defaults": Settings().asked(),
-        "max_models": MAX_MODELS,
-        "max_batch": MAX_BATCH,
-    }
-
-
-def _listed(model: ListedModel) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "model_id": model.model_id,
-        "name": model.name,
-        "num_parameters": model.num_parameters,
-        "source": model.source,
-        "checked": model.checked,
-    }
-    try:
-        geometry = model.geometry
-    except ModelError as error:
-        return {
-            **entry,
-            "kind": error.details["kind"],
-            "bytes_per_token": None,
-            "max_context": None,
-            "refused": error.message,
-        }
-    per_token = cache_bytes(geometry, context=1).bytes_per_token
-    return {
-        **entry,
-        "kind": geometry.kind,
-        "bytes_per_token": per_token,
-        "max_context": geometry.max_context,
-        "refused": None,
     }
 
 
