@@ -190,7 +190,7 @@ export class CompareTape {
       this.edges.push(this.edges[i] + Math.ceil(widest + em * COLUMN_PAD));
     }
     this.spacer.style.width = `${this.edges[count] + 2}px`;
-    if (this.atEnd) this.#toEnd();
+    if (this.atEnd || this.left >= this.#mostLeft) this.#toEnd();
   }
 
   get #space() {
