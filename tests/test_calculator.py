@@ -299,6 +299,37 @@ def test_nesting_changes_nothing(nesting: str) -> None:
     assert geometry_of_config({"thinker_config": {**decoy, "text_config": LLAMA}}, "x") == inner
 
 
+def test_a_nested_config_may_leave_sizes_to_its_class() -> None:
+    """Gemma 3 4B as its file is: 34 layers, 4 KV heads and 256 channels by default, window 1,024 in 29 layers."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2_560, "num_hidden_layers": 34, "sliding_window": 1_024}
+    found = geometry_of_config({"model_type": "gemma3", "text_config": text})
+    shapes = [(group.layers, group.kv_heads, group.k_dim, group.window) for group in found.groups]
+    assert shapes == [(29, 4, 256, 1_024), (5, 4, 256, None)]
+    assert found.max_context == 131_072
+    assert found.warnings == (
+        "The config leaves sizes to its class; the defaults of gemma3_text were taken: num_attention_heads 8, "
+        "num_key_value_heads 4, head_dim 256.",
+    )
+    with pytest.raises(ModelError, match="The config has no num_hidden_layers"):
+        geometry_of_config({key: value for key, value in LLAMA.items() if key != "num_hidden_layers"})
+
+
+def test_a_recurrent_model_looks_through_its_window() -> None:
+    config = {
+        "model_type": "recurrent_gemma",
+        "num_hidden_layers": 26,
+        "hidden_size": 2_560,
+        "num_attention_heads": 10,
+        "num_key_value_heads": 1,
+        "attention_window_size": 2_048,
+        "block_types": ["recurrent", "recurrent", "attention"],
+        "max_position_embeddings": 8_192,
+    }
+    found = geometry_of_config(config)
+    assert [(group.layers, group.type, group.window) for group in found.groups] == [(8, "sliding", 2_048)]
+    assert "18 layers keep a fixed state whose size this config does not tell" in found.warnings[-1]
+
+
 def test_an_unknown_type_with_ordinary_fields_says_what_was_assumed() -> None:
     found = geometry_of_config({**LLAMA, "model_type": "brand_new"})
     assert cache_bytes(found, context=1).bytes_per_token == per_token(LLAMA) == 2 * 4 * 2 * 32 * 2

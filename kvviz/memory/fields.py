@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvviz.errors import ModelError
+from kvviz.memory.known import DEFAULTS
 from kvviz.plain import clipped, shown
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -25,6 +26,7 @@ _NESTED = (
     "decoder",
 )
 _MAX_DEPTH = 4
+HEAD_DIM_NAMES = ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size", "attention_head_size")
 
 
 def parse_config(text: str | bytes) -> dict[str, Any]:
@@ -58,6 +60,18 @@ class Fields:
         self.values = _text_part(config)
         self.outer_type = self._name_of(config)
         self.model_type = self._name_of(self.values) or self.outer_type
+        #: Sizes that the config leaves to its class.
+        self.left_out = self._left_out(is_nested=self.values is not config)
+        self.values = {**self.left_out, **self.values}
+
+    def _left_out(self, *, is_nested: bool) -> dict[str, int]:
+        """The channels of a head; all sizes only in a config inside of another, which may hold nothing else."""
+        defaults = DEFAULTS.get(self.model_type, {})
+        if is_nested and any(name not in self.values for name in ("num_hidden_layers", "num_attention_heads")):
+            return {name: size for name, size in defaults.items() if name not in self.values}
+        if "head_dim" not in defaults or any(name in self.values for name in HEAD_DIM_NAMES):
+            return {}
+        return {"head_dim": defaults["head_dim"]}
 
     @staticmethod
     def _name_of(values: Mapping[str, Any]) -> str:

@@ -11,3 +11,5 @@ KNOWN_TYPES: frozenset[str] = frozenset(_TYPES["known"])
 #: They read a whole text at once. Those that can be told to decode are refused only where they are not.
 ENCODERS: frozenset[str] = frozenset(_TYPES["encoders"])
 ENCODER_DECODERS: frozenset[str] = frozenset(_TYPES["encoder_decoders"])
+#: Sizes of a class by its type, which a config inside of another may leave out. Source: transformers 5.24.
+DEFAULTS: dict[str, dict[str, int]] = _TYPES["defaults"]

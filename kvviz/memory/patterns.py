@@ -106,7 +106,10 @@ def roles_of(fields: Fields) -> list[Role]:
                 code="bad_config",
                 field="layer_types",
             )
-        return [_role(word, index) for index, word in enumerate(words[:num_layers])]
+        roles = [_role(word, index) for index, word in enumerate(words[:num_layers])]
+        if fields.model_type == "recurrent_gemma":  # whose word for its windows is attention
+            roles = ["sliding" if role == "full" else role for role in roles]
+        return roles
     for rule in (_by_states, _by_chunks, _by_windows):
         is_full = rule(fields, num_layers)
         if is_full is not None:

@@ -20,6 +20,8 @@ _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_
 _DEFAULT_CONTEXTS = {"falcon": 2_048}
 #: Where the context is that an ALiBi model was trained with, which is no limit.
 _WITHOUT_LIMIT = ("bloom",)
+#: Sizes that enter the cache; of those that are left out, a warning tells.
+_SIZES = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim")
 #: Layers of image tokens, which add nothing for a token of text.
 _CROSS_NAME = "cross_attention_layers"
 
@@ -100,6 +102,10 @@ def _warnings(fields: Fields, groups: Any, num_states: int, is_unsized: bool, ha
     if is_default and any(group.type == "sliding" for group in groups):
         window = DEFAULT_WINDOWS[fields.model_type]
         warnings.append(f"The config names no sliding_window; {window:,}, the default of {kind}, was taken.")
+    taken = [name for name in _SIZES if name in fields.left_out]
+    if taken and any(group.type != "mla_latent" for group in groups):
+        sizes = ", ".join(f"{name} {fields.left_out[name]:,}" for name in taken)
+        warnings.append(f"The config leaves sizes to its class; the defaults of {kind} were taken: {sizes}.")
     if num_states and is_unsized:
         warnings.append(f"{num_states} layers keep a fixed state whose size this config does not tell; it is left out.")
     if has_cross:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvviz.errors import ModelError
-from kvviz.memory.fields import Fields, missing, whole
+from kvviz.memory.fields import HEAD_DIM_NAMES, Fields, missing, whole
 from kvviz.memory.geometry import LayerGroup
 from kvviz.memory.patterns import Role, window_of
 
@@ -30,7 +30,6 @@ KV_HEAD_NAMES = (
 HIDDEN_NAMES = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
 #: Channels of a head in Gemma 4's full layers where the file does not say. Source: transformers 5.24.
 GEMMA4_GLOBAL_DIM = 512
-HEAD_DIM_NAMES = ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size", "attention_head_size")
 
 
 def layers_of(fields: Fields, roles: Sequence[Role]) -> list[LayerGroup]:
