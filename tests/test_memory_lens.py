@@ -13,13 +13,16 @@ from kvviz.assets import find_assets
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.log import EventLog
+from kvviz.server import ServerConfig
 from kvviz.web.plotly import SCRIPT, find_plotly
 from kvviz.workload import Append, Replay, Start, Workload
 from kvviz.world import World
+from tests.browser import Watched
 from tests.compare_logs import forgetting_log, no_cache_log
 from tests.memory_fold import Log, memory_of
 from tests.page_logs import FakeRunner, WordText, make_log, make_serving_log
 from tests.page_logs import header as small_header
+from tests.running import running
 from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
 
 __all__ = ["Site"]
@@ -285,8 +288,8 @@ def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:  # noqa: 
         told = dict(zip(head, row, strict=True))
         assert told["Held"] == at["held"] * per_token
         assert told["Wasted"] == at["wasted"] * per_token
-        assert told["Shared"] == at["shared"] * per_token
-        assert told["Cached, free"] == at["cached"] * per_token
+        assert told["Shared counted once"] == at["shared"] * per_token
+        assert told["Cached free"] == at["cached"] * per_token
         assert told["Host tier"] == at["host"] * per_token
         for request in range(3):
             assert told[f"Request {chr(65 + request)}"] == at["own"].get(str(request), 0) * per_token
@@ -380,12 +383,16 @@ def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:  # noqa: F81
           const {series} = model;
           const picture = chartOf({series, parts: partsOf(series), position: 3000, unit: 1, inBytes: true,
             capacity: 192, weights: 0, crossing: null, hostBlocks: 0, range: null, light: null, size: 12});
-          return {fold, chart: performance.now() - at, steps: series.head, points: picture.traces[0].x.length};
+          const chart = performance.now() - at;
+          const near = chartOf({series, parts: partsOf(series), position: 120, unit: 1, inBytes: true,
+            capacity: 192, weights: 0, crossing: null, hostBlocks: 0, range: [100.2, 149.5], light: null, size: 12});
+          return {fold, chart, steps: series.head, points: picture.traces[0].x.length, near: near.traces[0].x};
         }""",
         {"header": header, "records": many},
     )
     assert costs["steps"] > 3_000
     assert costs["points"] <= 321
+    assert costs["near"] == list(range(100, 151))  # what is zoomed to has all its steps
     assert costs["fold"] < 4_000  # about 0.3 s where a core is free
     assert costs["chart"] < 1_500
 
@@ -437,3 +444,27 @@ def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:  # noqa: F81
     page.wait_for_function("stage.name === 'batch' && stage.lens !== null")
     assert page.locator(".plot-area").count() == 0
     assert page.evaluate("stage.numFailures") == 0
+
+
+def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:  # noqa: F811
+    path = next(path for path in RECORDINGS if "swap" in path.name)
+    header, records = read_recording(path)
+    at = memory_of((header, records))[27]
+    with running(ServerConfig(replay_path=path)) as server:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        watched = Watched(page, f"127.0.0.1:{server.port}")
+        page.goto(f"{server.url}/?lens=memory&step=27")
+        page.wait_for_selector("#tab-memory[aria-selected=true]")
+        wait_for_chart(page)
+        held = at["held"] * header["pool"]["bytes_per_token"]
+        assert in_bytes(*page.locator(".memory-key").inner_text().split()) == pytest.approx(held, rel=0.005)
+        page.locator("body").press("4")
+        page.wait_for_selector(".lens-batch")
+        page.locator("body").press("5")
+        wait_for_chart(page)
+        page.get_by_role("button", name="Zoom in").press("Enter")
+        page.wait_for_function("document.querySelector('.plot-area')._fullLayout.xaxis.range[0] > 0")
+        assert page.locator(".memory-what-if a").get_attribute("href").startswith("calculator?model=llama-3.1-70b")
+        assert watched.errors == []
+        assert watched.foreign == []
+        page.close()

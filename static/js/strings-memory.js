@@ -10,7 +10,7 @@ export const memoryTexts = {
     held: 'held of {capacity}', blocks: '{held} of {all} blocks', heldSlots: 'slots held of {capacity}',
     rate: 'per token', rateSlots: 'slot per token', grew: '{delta} in step {step}', same: 'no new block in step {step}', token: '1 slot',
   },
-  parts: { request: 'Request {letter}', rest: '{n} other requests', shared: 'Shared', wasted: 'Wasted', cached: 'Cached, free', host: 'Host tier', free: 'Never used or blank' },
+  parts: { request: 'Request {letter}', rest: '{n} other requests', shared: 'Shared, counted once', wasted: 'Wasted', cached: 'Cached, free', host: 'Host tier', free: 'Never used or blank' },
   partHints: {
     shared: 'Blocks that several requests hold, each counted once',
     wasted: 'Slots of held blocks with no entry in them, or with one that a policy has dropped',

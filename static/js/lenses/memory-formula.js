@@ -70,12 +70,12 @@ export function windowsOf(header) {
   return { kind: bounded.length === stored.length ? 'all' : 'some', num: bounded.length, reach: Math.max(...bounded.map((layer) => layer.window ?? 0)) };
 }
 
-/** What one request holds with the model's whole context, in whole blocks. Where all layers have windows, what all have left
- * behind is given back, so it is at most the reach and the block that it begins in. @param {Header} header
+/** What one request holds with so many tokens (absent: the model's whole context), in whole blocks. Where all layers have windows, what all have left
+ * behind is given back, so it is at most the reach and the block that it begins in. @param {Header} header @param {number} [tokens]
  * @returns {{tokens: number, bytes: number, needed: number}|null} `needed`: bytes when each layer kept only what it can read */
-export function fullContext(header) {
+export function fullContext(header, tokens = header.model.max_positions) {
   const perToken = tokenBytes(header);
-  const { max_positions: tokens, layers } = header.model;
+  const { layers } = header.model;
   if (!perToken || !tokens) return null;
   const { block_size: size } = header.pool;
   const windows = windowsOf(header);

@@ -7,7 +7,7 @@ import { Plot } from '../plot.js';
 import { bytes, count, fill } from '../text.js';
 import { MemoryBeside } from './memory-beside.js';
 import { chartOf, numbersOf, partsOf } from './memory-chart.js';
-import { crossingTokens, tokenBytes } from './memory-formula.js';
+import { crossingTokens, fullContext, tokenBytes } from './memory-formula.js';
 import { FormulaView } from './memory-formula-view.js';
 import { MemoryModel } from './memory-model.js';
 import { MemoryNow, describeMemory } from './memory-now.js';
@@ -22,6 +22,8 @@ import { texts } from './texts.js';
 const t = texts.memory;
 /** Milliseconds between two drawings of the chart while time runs. */
 const CHART_MS = 160;
+/** Tokens of the question what another model would hold. */
+const LONG_CONTEXT = 131072;
 
 /** @type {import('../types.d.ts').CreateLens} */
 export function create(root, ctx) {
@@ -32,13 +34,16 @@ class MemoryLens {
   position = 0;
   /** @type {import('./memory-chart.js').Part[]} */
   parts = [];
-  told = '';
+  /** The version of the model that the parts were made from. */
+  seen = -1;
   drawnAt = 0;
   /** What is on the chart. */
   drawn = '';
   timer = 0;
   /** @type {Plot|null} */
   plot = null;
+  /** Whose long context is told. @type {import('../types.d.ts').Header|null} */
+  asked = null;
   /** @type {Factor|null} */
   factor = null;
 
@@ -63,8 +68,9 @@ class MemoryLens {
     const { model, ctx } = this;
     const { header } = ctx.log;
     if (!header) return;
-    const grew = model.advance();
-    if (grew || this.parts.length === 0) this.parts = partsOf(model.series);
+    model.advance();
+    if (this.seen !== model.version) this.parts = partsOf(model.series);
+    this.seen = model.version;
     this.position = scene.position;
     const at = model.series.at(scene.position);
     const before = model.series.at(scene.position - 1);
@@ -74,7 +80,7 @@ class MemoryLens {
     this.picture.root.hidden = perToken === 0;
     if (perToken > 0) this.picture.show(header);
     this.beside.show(header, at, this.#crossing());
-    this.#whatIf(perToken);
+    this.#whatIf(header);
     this.#emptyState(perToken);
     this.#chart();
   }
@@ -86,12 +92,12 @@ class MemoryLens {
     return header && crossingTokens(header) !== null ? this.model.series.firstWith(header.model.weight_bytes / perToken) : null;
   }
 
-  /** @param {number} perToken */
-  #whatIf(perToken) {
-    const key = String(perToken);
-    if (this.whatIf.dataset.key === key) return;
-    this.whatIf.dataset.key = key;
-    const own = perToken > 0 ? [fill(t.whatIf.text, { bytes: bytes(perToken * 131072) }), ' '] : [];
+  /** @param {import('../types.d.ts').Header} header */
+  #whatIf(header) {
+    if (this.asked === header) return;
+    this.asked = header;
+    const long = fullContext(header, LONG_CONTEXT);
+    const own = long ? [fill(t.whatIf.text, { bytes: bytes(long.bytes) }), ' '] : [];
     replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link));
   }
 
