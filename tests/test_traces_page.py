@@ -327,8 +327,8 @@ def test_a_chart_is_a_table_too(page: Any) -> None:
 def test_everything_is_in_the_link(page: Any, browser: Any, server: Running) -> None:
     page.locator("#policy-lru").uncheck()
     page.get_by_label("as memory of a model").check()
-    page.get_by_label("Memory").fill("80GiB")
-    page.get_by_label("Memory").press("Tab")
+    page.locator("#ask-memory").fill("80GiB")
+    page.locator("#ask-memory").press("Tab")
     page.get_by_label("Prefill, tokens per second").fill("20000")
     page.get_by_label("Prefill, tokens per second").press("Tab")
     settle(page, "1,280 blocks")
@@ -371,7 +371,7 @@ def test_a_file_of_ones_own(page: Any, tmp_path: Path) -> None:
     assert page.locator(".traces-file-name").inner_text().startswith("<b>mine<i>.jsonl, ")
     assert page.locator("b, i").count() == 0
     assert (
-        "One bad line was skipped:\nline 10: a JSON object is expected" in page.locator(".traces-faults").inner_text()
+        "One bad line was skipped:\n\nline 10: a JSON object is expected" in page.locator(".traces-faults").inner_text()
     )
     assert re.search(r"trace=[0-9a-f]{32}", page.evaluate("location.search"))
     page.locator("#trace-file").set_input_files({"name": "x.jsonl", "mimeType": "", "buffer": b"nothing"})

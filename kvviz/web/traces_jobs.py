@@ -80,8 +80,11 @@ class Jobs:
         self._jobs[job.job_id] = job
         while len(self._jobs) > MAX_JOBS:
             self._cancel(self._jobs.popitem(last=False)[1])
-        self._fill(job)
-        if job.state != "done":
+        try:
+            self._fill(job)
+        except KvvizError as error:  # such as a memory in which no block fits
+            job.state, job.message = "failed", error.message
+        if job.state == "waiting":
             job.task = asyncio.create_task(self._run(job))
         return job
 
