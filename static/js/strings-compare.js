@@ -82,7 +82,7 @@ export const compareLens = {
     none: '–', times: '{x}×', later: 'measured from the second token on',
     bytes_per_token: { of: 'per token', times: 'the cache', beside: '{own} per token, not {other}', same: '{own} per token too' },
     held_bytes: { of: 'of cache', times: 'the cache', beside: '{own} held, not {other}', same: '{own} held too' },
-    read_bytes: { of: 'of cache', times: 'the reading', beside: '{own} per token, not {other}', same: '{own} per token too' },
+    read_bytes: { of: 'read per token', times: 'the reading', beside: '{own} per token, not {other}', same: '{own} per token too' },
     copied_bytes: { of: 'copied', times: 'the copying', beside: 'because its cache grew', same: '' },
     first_token_ms: { of: 'to the first token', times: 'the wait', beside: '{own} to the first token, not {other}', same: '{own} to the first token too' },
     ms_per_token: { of: 'per token', times: 'the time', beside: '{own} per token, not {other}', same: '{own} per token too' },
