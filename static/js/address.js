@@ -66,7 +66,9 @@ export class Address {
     } else if (log.kind === 'live') {
       if (log.lastSeq < this.openedAt) return;
       this.opening = false;
-      timeline.pin();
+      const ended = log.header?.lane ? log.marks.find((mark) => mark.kind === 'finish') : undefined;
+      if (ended) timeline.seek(Math.max(timeline.first, ended.step - 1), 0); // while a lane still holds its entries, which are what it is opened for
+      else timeline.pin();
     } else if (timeline.head > timeline.first) {
       this.opening = false;
       timeline.play();

@@ -1,5 +1,6 @@
 /** Sentences on what is forgotten, and on what the lanes of a comparison say about the same token. */
 import { blockList, caption, join, letter, plural, token } from './caption-parts.js';
+import { lagging } from './lane-figures.js';
 import { strings } from './strings.js';
 import { clip, duration, quoted } from './text.js';
 
@@ -38,7 +39,8 @@ function lanesOf(world, log, step) {
 /** Who would have said another token here; else how far the farthest lane is. @param {World} world @param {Log} log @param {number} step @returns {Caption|null} */
 export function lanesCaption(world, log, step) {
   const others = (log.header?.lanes?.length ?? 0) > 1 ? lanesOf(world, log, step).filter((event) => event.lane > 0) : [];
-  if (others.length === 0) return null;
+  const run = others.length > 0 ? world.lanes.get(others[0].request_id) : undefined;
+  if (!run || lagging(run)) return null;
   const request = world.requests.get(others[0].request_id);
   const taken = token(request, others[0].position);
   const differing = others.filter((event) => !event.agrees);

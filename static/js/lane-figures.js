@@ -79,6 +79,11 @@ export function latestRun(world) {
   return latest;
 }
 
+/** The reference has read a token that some lane has yet to read: a moment in the middle of a step. @param {LaneRun} run @returns {boolean} */
+export function lagging({ counts: [reference, ...others] }) {
+  return others.some((count) => count === reference - 1);
+}
+
 /** Does a lane that should be exact hold to it? @param {LaneFigures} figures @returns {boolean} */
 export function isProved(figures) {
   return figures.num_differing === 0 && figures.max_abs_logit_diff <= EXACT_LIMIT;

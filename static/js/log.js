@@ -49,6 +49,8 @@ export class Log {
     this.misses = new Map();
     /** Request and lane of those that would have written another token. @type {Set<string>} */
     this.differing = new Set();
+    /** Requests that have ended. @type {Set<number>} */
+    this.finished = new Set();
     /** Has the host tier ever held anything? */
     this.usesHost = false;
     /** When the last step came, by this page's clock. */
@@ -157,7 +159,10 @@ export class Log {
       case 'blocks_swapped_out':
       case 'block_offloaded': this.usesHost = true; break;
       case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
-      case 'request_finished': this.#mark('finish'); break;
+      case 'request_finished':
+        this.finished.add(event.request_id);
+        this.#mark('finish');
+        break;
       case 'prefix_cache_reset': if ((event.reason ?? 'reset') === 'reset') this.#mark('reset'); break;
       case 'blocks_released':
         if (event.reason.code === 'window' || event.reason.code === 'forgotten') this.#mark(event.reason.code);

@@ -1,5 +1,5 @@
 /** What the parts of the compare lens show of a world: its lanes with what was measured of each so far. Pure. */
-import { figuresOf } from '../lane-figures.js';
+import { figuresOf, lagging } from '../lane-figures.js';
 
 /** @typedef {import('../types.d.ts').Header} Header */
 /** @typedef {import('../types.d.ts').World} World */
@@ -17,19 +17,21 @@ import { figuresOf } from '../lane-figures.js';
  * @property {import('../events.d.ts').LaneErrorsMeasured|null} errors @property {import('../events.d.ts').NeedleSought|null} needle
  */
 
-/** `count` tokens of the reference are measured, of `planned`.
+/** `count` tokens are measured in all lanes, of `planned`; a lane that has stopped has fewer.
  * @typedef {{lanes: readonly Lane[], request: Request|null, run: LaneRun|null, count: number, planned: number, key: string}} Lanes */
 
-/** @param {Header} header @param {World} world @param {LaneRun|null} run @returns {Lanes} */
-export function lanesAt(header, world, run) {
+/** @param {Header} header @param {World} world @param {LaneRun|null} run @param {boolean} ended it will not get more tokens @returns {Lanes} */
+export function lanesAt(header, world, run, ended) {
   const request = (run && world.requests.get(run.requestId)) ?? null;
+  const all = run?.counts[0] ?? 0;
+  const upTo = run && !request?.finish && lagging(run) ? all - 1 : all;
   const lanes = (header.lanes ?? []).map((lane, index) => {
     const measured = run?.measured[index] ?? [];
-    const count = run?.counts[index] ?? 0;
+    const count = Math.min(run?.counts[index] ?? 0, upTo);
     return { index, header: lane, title: lane.title, measured, count, figures: figuresOf(measured, count), errors: run?.errors[index] ?? null, needle: run?.needles[index] ?? null };
   });
-  const count = run?.counts[0] ?? 0;
-  return { lanes, request, run, count, planned: Math.max(count, request?.maxNewTokens ?? 0), key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
+  const planned = ended ? run?.measured[0].length ?? 0 : Math.max(upTo, request?.maxNewTokens ?? 0);
+  return { lanes, request, run, count: upTo, planned, key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
 }
 
 
