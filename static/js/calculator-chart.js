@@ -108,7 +108,7 @@ export class Chart {
     if (limit === null || !lines.length) return traces;
     const ends = [Math.min(...lines.map((line) => line.x[0])), Math.max(...lines.map((line) => line.x.at(-1) ?? 0))];
     return [...traces, {
-      type: 'scatter', mode: 'lines', x: ends, y: [limit, limit], name: t.chart.limit, hoverinfo: 'skip', line: { color: 'var(--bad)', width: 2, dash: 'longdash' },
+      type: 'scatter', mode: 'lines', x: ends, y: [limit, limit], name: t.chart.limit, hoverinfo: 'skip', showlegend: false, line: { color: 'var(--bad)', width: 2, dash: 'longdash' },
     }];
   }
 
@@ -121,14 +121,16 @@ export class Chart {
     const high = Math.max(1, ...ys) * (isLog ? 2 : HEADROOM);
     const low = Math.min(high / 2, ...ys);
     const place = (/** @type {number} */ value) => (isLog ? Math.log10(value) : value);
-    const text = limit === null ? '' : fill(weights ? t.chart.usable : t.chart.room, { bytes: both(limit), name: answer?.models[0].name ?? '' });
+    const name = answer?.models[0].name ?? '';
+    const text = limit === null ? fill(t.chart.noRoom, { name }) : fill(weights ? t.chart.usable : t.chart.room, { bytes: both(limit), name });
+    const lacks = limit === null && Boolean(answer?.models[0].capacity);
     return {
       showlegend: lines.length > 1, legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal' }, hovermode: 'x',
       margin: { t: lines.length > 1 ? 30 : 14 },
       xaxis: { title: { text: t.chart.column[over] }, ...axisX(xs, isLog, over) },
       yaxis: isLog ? axisY(low, high) : { bytes: true, range: [0, high] },
       shapes: [{ type: 'line', x0: at, x1: at, yref: 'paper', y0: 0, y1: 1, line: { color: 'var(--line-strong)', width: 1, dash: 'dot' } }],
-      annotations: limit === null ? [] : [{ xref: 'paper', x: 0.01, xanchor: 'left', y: place(limit), yanchor: 'bottom', text, showarrow: false, font: { color: 'var(--bad)' } }],
+      annotations: limit === null && !lacks ? [] : [{ xref: 'paper', x: 0.01, xanchor: 'left', yref: limit === null ? 'paper' : 'y', y: limit === null ? 1 : place(limit), yanchor: limit === null ? 'top' : 'bottom', text, showarrow: false, font: { color: 'var(--bad)' } }],
     };
   }
 }

@@ -62,7 +62,7 @@ export class CopyBar {
     this.link = location.href;
     this.note = h('p', { class: 'calc-hint', role: 'status', hidden: true });
     this.buttons = FORMATS.map((format) => h('button', { type: 'button', class: 'small-button', data: { format }, title: t.copy.hints[format], 'aria-label': t.copy.hints[format], on: { click: () => void this.#copy(format) } }, t.copy.names[format]));
-    this.element = h('div', { class: 'calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'calc-hint' }, t.copy.label), this.buttons, this.note);
+    this.element = h('div', { class: 'calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'calc-hint' }, t.copy.label), this.buttons);
   }
 
   /** Put the state into the address, or say that it does not go in. @param {string} query */

@@ -1,5 +1,5 @@
 /** The groups of layers as a table: what each keeps, what one more token costs, and what all of it takes. */
-import { both, exact } from './calculator-units.js';
+import { binary, decimal, exact } from './calculator-units.js';
 import { typeText } from './calculator-formula.js';
 import { h, replace } from './dom.js';
 import { calculatorTexts as t } from './strings-calculator.js';
@@ -29,5 +29,5 @@ export class GroupsTable {
 
 /** @param {string} name @param {string} kept @param {(number|null)[]} sizes @param {string} [className] */
 function row(name, kept, sizes, className) {
-  return h('tr', { class: className }, h('th', { scope: 'row' }, name), h('td', {}, kept), sizes.map((size) => h('td', {}, size !== null && [h('span', {}, both(size)), size >= 1000 && h('span', { class: 'calc-exact' }, exact(size))])));
+  return h('tr', { class: className }, h('th', { scope: 'row' }, name), h('td', {}, kept), sizes.map((size) => h('td', {}, size !== null && [h('span', {}, binary(size)), size >= 1000 && h('span', { class: 'calc-exact' }, decimal(size)), size >= 1000 && h('span', { class: 'calc-exact' }, exact(size))])));
 }

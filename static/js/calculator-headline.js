@@ -39,7 +39,7 @@ function figure(name, label, value, below, className = '') {
 /** @param {Model} model @param {Settings} settings */
 function totalFigure(model, settings) {
   const label = fill(settings.batch === 1 ? t.head.totalOne : t.head.total, { tokens: count(settings.context), batch: count(settings.batch), dtype: settings.dtype });
-  return figure('total_bytes', label, binary(model.total_bytes), [`= ${decimal(model.total_bytes)}`, `= ${exact(model.total_bytes)}`], 'calc-main');
+  return figure('total_bytes', label, binary(model.total_bytes), [`= ${decimal(model.total_bytes)}`, `= ${exact(model.total_bytes)}`, t.head.gib], 'calc-main');
 }
 
 /** @param {Model} model */

@@ -14,14 +14,20 @@ export class HelpList {
   /** @param {State} state */
   constructor(state) {
     this.state = state;
+    /** What one click changed, and how it was before. @type {{name: string, undo: () => void}|null} */
+    this.last = null;
     this.list = h('ul', { class: 'calc-remedies' });
-    this.element = h('section', { class: 'calc-help', 'aria-label': t.help.title }, h('h2', { class: 'calc-sub' }, t.help.title), this.list);
+    this.undo = h('button', { type: 'button', class: 'small-button', data: { remedy: 'undo' }, hidden: true, on: { click: () => this.#undo() } });
+    this.none = h('p', { class: 'calc-hint', hidden: true }, t.help.nothing);
+    this.element = h('section', { class: 'calc-help', 'aria-label': t.help.title }, h('div', { class: 'calc-chart-head' }, h('h2', { class: 'calc-sub' }, t.help.title), this.undo), this.none, this.list);
   }
 
   /** @param {Answer|null} answer */
   update(answer) {
-    const remedies = answer?.models[0].remedies ?? [];
-    this.element.hidden = remedies.length === 0;
+    const model = answer?.models[0];
+    const remedies = (model?.remedies ?? []).filter((remedy) => helps(remedy, model?.capacity ?? null));
+    this.element.hidden = !model?.remedies.length;
+    this.none.hidden = remedies.length > 0;
     if (!answer) return;
     const kept = this.list.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.remedy : null;
     replace(this.list, remedies.map((remedy) => this.#row(remedy, answer.models[0])));
@@ -32,10 +38,28 @@ export class HelpList {
   #row(remedy, model) {
     const name = this.#name(remedy);
     const change = this.#change(remedy, model);
+    const run = () => this.#apply(name, change ?? (() => undefined));
     return h('li', { class: 'calc-remedy' },
       h('span', { class: 'calc-remedy-name' }, name),
-      change && h('button', { type: 'button', class: 'small-button', data: { remedy: remedy.name }, 'aria-label': fill(remedy.needs_training ? t.help.compareLabel : t.help.applyLabel, { name }), on: { click: change } }, remedy.needs_training ? t.help.compare : t.help.apply),
+      change && h('button', { type: 'button', class: 'small-button', data: { remedy: remedy.name }, 'aria-label': fill(remedy.needs_training ? t.help.compareLabel : t.help.applyLabel, { name }), on: { click: run } }, remedy.needs_training ? t.help.compare : t.help.apply),
       h('span', { class: 'calc-remedy-figures' }, figures(remedy, model)));
+  }
+
+  /** @param {string} name @param {() => void} change */
+  #apply(name, change) {
+    const { state } = this;
+    const settings = { ...state.settings };
+    const models = state.models.length;
+    this.last = { name, undo: () => (state.models.length > models ? state.remove(models) : state.set(settings)) };
+    this.undo.textContent = fill(t.help.undo, { name });
+    this.undo.hidden = false;
+    change();
+  }
+
+  #undo() {
+    this.last?.undo();
+    this.last = null;
+    this.undo.hidden = true;
   }
 
   /** @param {Remedy} remedy */
@@ -65,6 +89,13 @@ export class HelpList {
     const suffix = fill(t.help.suffix[name], { n: count(value) });
     return () => this.state.add({ ...asked, name: `${model.name.slice(0, 80 - suffix.length)}${suffix}` });
   }
+}
+
+/** Whether more fits or it goes faster. @param {Remedy} remedy @param {import('./calculator-types.d.ts').Capacity|null} now */
+function helps(remedy, now) {
+  if (!now) return false;
+  const longer = now.longest_context !== null && (remedy.longest_context === null || remedy.longest_context > now.longest_context);
+  return longer || remedy.max_sequences > now.max_sequences || (remedy.tokens_per_s ?? 0) > (now.tokens_per_s ?? 0);
 }
 
 /** @param {Remedy} remedy @param {Model} model */

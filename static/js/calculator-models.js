@@ -37,13 +37,13 @@ export class ModelsPanel {
     this.numbers = new NumbersPanel((asked) => state.replace(asked));
     this.sentence = h('p', { class: 'calc-fault', id: 'calc-model-fault', hidden: true });
     this.picker.input.setAttribute('aria-describedby', 'calc-model-fault');
-    this.source = h('p', { class: 'calc-source' });
+    this.source = h('summary');
     this.more = h('button', { type: 'button', class: 'small-button', on: { click: () => this.#add() } }, t.model.add);
     this.ways = WAYS.map((way) => h('input', { type: 'radio', name: 'way', value: way, id: `calc-way-${way}`, on: { change: () => this.#go(way) } }));
     this.element = h('fieldset', { class: 'calc-models' },
       h('legend', { class: 'calc-legend' }, t.model.label), this.tabs,
       h('div', { class: 'calc-ways', role: 'radiogroup', 'aria-label': t.model.ways }, this.ways.map((input, index) => h('label', { class: 'calc-way' }, input, h('span', {}, t.model.way[WAYS[index]])))),
-      this.picker.element, this.config.element, this.numbers.element, this.sentence, this.source, this.more);
+      this.picker.element, this.config.element, this.numbers.element, this.sentence, h('details', { class: 'calc-source' }, this.source), this.more);
   }
 
   /** The chosen model given in another way. @param {Way} way */
@@ -96,6 +96,7 @@ export class ModelsPanel {
     const parameters = answer?.num_parameters ? fill(t.model.parameters, { n: billions(answer.num_parameters) }) : '';
     const source = answer?.source ? fill(t.model.source, { source: answer.source, date: answer.checked ?? '' }) : '';
     setText(this.source, [parameters, source].filter(Boolean).join(' '));
+    /** @type {HTMLElement} */ (this.source.parentElement).hidden = this.source.textContent === '';
   }
 
   /** What is wrong with the chosen model, beside where it was given. @param {Fault|null} fault */

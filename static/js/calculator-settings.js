@@ -48,17 +48,15 @@ export class SettingsPanel {
       type: 'range', id: 'calc-context-slider', min: 0, max: (HIGHEST - LOWEST) * OCTAVE, step: 1, 'aria-label': t.settings.slider,
       on: { input: () => state.set({ context: contextAt(Number(this.slider.value)) }) },
     });
-    this.cardSource = h('p', { class: 'calc-source' });
-    this.priceSource = h('p', { class: 'calc-source' });
+    this.cardSource = h('summary');
     const context = this.#number('context', wholeOf, count, { expected: t.fault.tokens });
     context.element.append(this.slider);
     this.element = h('div', { class: 'calc-settings' },
-      h('div', { class: 'calc-grid' }, context.element, this.#number('batch', wholeOf, count, { step: 1 }).element,
-        this.#choice('dtype', dtypes).element, this.#choice('weights_dtype', dtypes).element,
+      h('div', { class: 'calc-grid' }, context.element, this.#number('batch', wholeOf, count, { step: 1 }).element, this.#choice('dtype', dtypes).element,
         this.#choice('gpu', [[NO_CARD, t.settings.noCard], ...choices.cards.map(({ card_id, name }) => /** @type {[string, string]} */ ([card_id, name]))]).element,
-        this.#number('gpus', wholeOf, count, { step: 1 }).element, this.cardSource),
+        this.#number('gpus', wholeOf, count, { step: 1 }).element, this.#choice('weights_dtype', dtypes).element,
+        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element, h('details', { class: 'calc-source' }, this.cardSource)),
       h('details', { class: 'calc-more' }, h('summary', {}, t.settings.more), h('div', { class: 'calc-grid' },
-        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element, this.priceSource,
         this.#number('utilisation', (text) => scaled(numberOf(text), 0.01), (value) => short(value * 100)).element,
         this.#number('overhead_bytes', gib, inGib).element, this.#number('prefix', wholeOf, count).element, this.#number('block_size', wholeOf, count).element,
         this.#number('group_size', wholeOf, count).element, this.#number('host_bytes', gib, inGib).element,
@@ -107,9 +105,10 @@ export class SettingsPanel {
   #showCard() {
     const { settings, choices } = this.state;
     const card = choices.cards.find((each) => each.card_id === settings.gpu);
-    setText(this.cardSource, card ? fill(t.settings.cardSource, { memory: both(card.memory_bytes), bandwidth: short(card.bandwidth / TERA), source: card.source, date: card.checked }) : t.settings.noCardHint);
     const price = card?.price_per_hour;
-    setText(this.priceSource, !card ? '' : price == null ? t.settings.noPrice : fill(t.settings.priceSource, { price: dollars(price), source: card.price_source ?? '', date: card.checked }));
+    const priceSource = price == null ? t.settings.noPrice : fill(t.settings.priceSource, { price: dollars(price), source: card?.price_source ?? '', date: card?.checked ?? '' });
+    const values = card && { memory: both(card.memory_bytes), bandwidth: short(card.bandwidth / TERA), source: card.source, date: card.checked };
+    setText(this.cardSource, values ? `${fill(t.settings.cardSource, values)} ${priceSource}` : t.settings.noCardHint);
     const input = /** @type {NumberField} */ (this.fields.get('price_per_hour')).input;
     input.placeholder = price == null ? '' : grouped(price, 2);
     const own = /** @type {NumberField} */ (this.fields.get('memory_bytes')).input;

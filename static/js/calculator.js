@@ -56,7 +56,7 @@ class Page {
     this.nothing = h('p', { class: 'calc-nothing', hidden: true });
     byId('inputs').append(this.models.element, this.settings.element);
     byId('inputs').addEventListener('submit', (event) => event.preventDefault());
-    byId('answer').append(this.copy.element, this.nothing, this.told);
+    byId('answer').append(this.copy.element, this.copy.note, this.nothing, this.told);
     this.#listen();
     this.#show();
     this.asker.ask(this.state.models, this.state.settings, 0);

@@ -9,7 +9,7 @@ export function pageLooks() {
   const ui = new Ui();
   ui.load(new URLSearchParams(location.search));
   const theme = h('button', { type: 'button', class: 'pages-button', title: t.themeHint, on: { click: () => nextTheme(ui) } });
-  const projector = h('button', { type: 'button', class: 'pages-button', title: t.projectorHint, on: { click: () => ui.set({ projector: !ui.projector }) } }, t.projector);
+  const projector = h('button', { type: 'button', class: 'pages-button pages-projector', title: t.projectorHint, on: { click: () => ui.set({ projector: !ui.projector }) } }, t.projector);
   byId('pages-end').append(projector, theme);
   const apply = () => {
     applyLooks(ui);

@@ -23,7 +23,7 @@ export const calculatorTexts = {
     way: { list: 'From the list', config: 'config.json', numbers: 'Numbers' },
     none: 'No model of the list is called “{text}”; give its config.json.',
     perToken: '{bytes} a token', upTo: 'up to {n}', refused: 'refused: why?',
-    add: '+ Compare with another', remove: 'Remove {name}', parameters: '{n} parameters.', source: 'Config: {source}, read {date}.',
+    add: '+ Compare with another', remove: 'Remove {name}', parameters: '{n} parameters.', source: 'Config read {date}: {source}.',
     offered: ['deepseek-v3', 'gpt-oss-20b', 'qwen3-8b', 'llama-3.1-70b', 'llama-3.1-8b'],
   },
   own: {
@@ -38,10 +38,10 @@ export const calculatorTexts = {
   },
 
   settings: {
-    more: 'Price, overhead, shared prefix and more', slider: 'Context, from 128 to 1M tokens', tokens: '{n} tokens', noCard: 'no card', noCardHint: 'Choose a card to see what fits.',
-    cardSource: '{memory}, {bandwidth} TB/s: {source}, read {date}.', priceSource: 'List: {price} an hour. {source}, read {date}.', noPrice: 'No price of this card is in the list; type yours.',
+    more: 'Overhead, shared prefix, blocks and more', slider: 'Context, from 128 to 1M tokens', tokens: '{n} tokens', noCard: 'no card', noCardHint: 'Choose a card to see what fits.',
+    cardSource: '{memory}, {bandwidth} TB/s, read {date}: {source}.', priceSource: '{price} an hour: {source}, read {date}.', noPrice: 'No price of it is in the list; type yours.',
     context: { label: 'Context', unit: 'tokens', hint: undefined }, batch: { label: 'Batch', unit: 'sequences', hint: undefined }, dtype: { label: 'Cache in', unit: undefined, hint: undefined }, weights_dtype: { label: 'Weights in', unit: undefined, hint: undefined },
-    gpu: { label: 'Card', unit: undefined, hint: undefined }, gpus: { label: 'Cards', unit: '×', hint: undefined }, price_per_hour: { label: 'Price', unit: '$ an hour and card', hint: undefined }, utilisation: { label: 'Memory used', unit: '%', hint: undefined },
+    gpu: { label: 'Card', unit: undefined, hint: undefined }, gpus: { label: 'Cards', unit: '×', hint: undefined }, price_per_hour: { label: 'Price', unit: '$ an hour', hint: undefined }, utilisation: { label: 'Memory used', unit: '%', hint: undefined },
     overhead_bytes: { label: 'Overhead', unit: 'GiB a card', hint: undefined }, prefix: { label: 'Shared prefix', unit: 'tokens', hint: undefined }, block_size: { label: 'Block', unit: 'tokens', hint: undefined },
     group_size: { label: 'Group of a scale', unit: 'numbers', hint: undefined }, host_bytes: { label: 'Host memory', unit: 'GiB', hint: undefined }, memory_bytes: { label: 'Memory of a card', unit: 'GiB', hint: undefined }, bandwidth: { label: 'Bandwidth', unit: 'TB/s', hint: undefined },
   },
@@ -49,7 +49,7 @@ export const calculatorTexts = {
   head: {
     layers: '{kind} · {layers} layers', someLayers: '{kind} · {cached} of {layers} layers cache',
     total: 'Cache in {dtype}: {tokens} tokens × {batch}', totalOne: 'Cache in {dtype}: {tokens} tokens', token: 'One more token', marginal: 'windows full: {bytes}',
-    fit: 'Fit on {card}', fitMany: 'Fit on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', unbounded: 'any context',
+    fit: 'Fit on {card}', fitMany: 'Fit on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
     withoutPrefix: '{n} without sharing the prefix', speed: 'At most, by reading alone', perSecond: '{n} tokens/s', cost: '{cost} a million tokens', noPrice: 'no price known', bound: 'weights and cache, once a step',
   },
   notes: {
@@ -60,7 +60,7 @@ export const calculatorTexts = {
 
   bar: {
     label: 'Memory of the card', title: '{card}: {bytes}', titleMany: '{gpus} × {card}: {bytes}', none: 'No card is chosen.', choose: 'Choose a card, or type its memory, to see what fits.',
-    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', free: 'free', unused: 'left to others', beyond: 'too much by' },
+    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', free: 'free', unused: 'held back by the limit of {limit}', beyond: 'too much by' },
     noWeights: 'The weights and the overhead alone are too much by {bytes}.', noFit: 'The batch does not fit: {bytes} are missing.',
     heads: 'Each card keeps {kept} of {heads} KV heads.', copies: 'Each card keeps {kept} of {heads} KV heads, so that every head is there {copies} times.',
     latent: 'A latent cannot be split by heads, so each card keeps all of it.', prefix: 'The prefix of {n} tokens is stored once, in {once}; each sequence adds {further}.',
@@ -68,14 +68,14 @@ export const calculatorTexts = {
   beside: { title: 'The models side by side', columns: ['Model', 'Cache', 'A token', 'Sequences', 'Longest context', 'Tokens/s', '$ a million'] },
 
   chart: {
-    label: 'Bytes of the cache.', titleContext: '{what} over the context, {batch} at once', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', withWeights: 'Weights, overhead and cache',
+    label: 'Bytes of the cache.', titleContext: '{what} over the context, batch {batch}', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', withWeights: 'Weights, overhead and cache',
     over: 'Over', overs: { context: 'Context', batch: 'Batch' }, scale: 'Scale', scales: { log: 'Log', linear: 'Linear' }, counted: 'Counted', counts: { cache: 'Cache', all: 'With weights' },
     column: { context: 'Context, tokens', batch: 'Batch, sequences' }, unit: { context: 'tokens', batch: 'sequences' }, table: 'Bytes by model', point: '{name}: {bytes} at {n} {unit}.', limitWords: 'There is room for {bytes}.',
-    limit: 'memory', usable: 'usable memory {bytes}', room: 'room for the cache of {name}: {bytes}',
+    limit: 'memory', usable: 'usable memory {bytes}', room: 'room for the cache of {name}: {bytes}', noRoom: 'no room beside the weights of {name}',
   },
 
   help: {
-    title: 'What would help', apply: 'Apply', compare: 'Compare', applyLabel: 'Apply: {name}', compareLabel: 'Compare with: {name}', fits: 'Fits:', longest: 'context {n}', cost: '{cost} / million', offload: '{n} of them parked, each back in {time}',
+    title: 'What would help', nothing: 'No single change of these helps.', undo: 'Undo: {name}', apply: 'Apply', compare: 'Compare', applyLabel: 'Apply: {name}', compareLabel: 'Compare with: {name}', fits: 'Fits:', longest: 'context {n}', cost: '{cost} / million', offload: '{n} of them parked, each back in {time}',
     names: { gqa: '{n} KV heads: another model', fp8_cache: 'Cache in fp8', window: 'Window of {n} tokens: another model', offload: '{gib} GiB of host memory', fp8_weights: 'Weights in fp8', another_card: '{card}', more_cards: '{n} cards' },
     suffix: { gqa: ', {n} KV heads', window: ', window {n}' },
   },
