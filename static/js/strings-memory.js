@@ -37,7 +37,7 @@ export const memoryTexts = {
     none: '{n} of {all} layers store nothing: they read the entries of another one.',
     windowsAll: 'Every layer looks back {reach} tokens at most. What all have left behind is given back.',
     windowsSome: '{n} layers look back {reach} tokens at most. A block holds all layers, so it stays for the others; with a pool for each kind, a full context would take {needed}.',
-    codec: 'Stored as {title}, scales counted. Recent blocks that also lie in full precision are not.',
+    codec: 'Stored as {title}, scales counted.', codecBeside: 'The pool has {bytes} more, for recent blocks that also lie in full precision; they are not counted here.',
     noModel: 'These are the blocks of a workload without a model, so there are slots to count and no bytes.',
   },
   picture: {

@@ -99,7 +99,11 @@ function notesOf(header) {
   const windows = windowsOf(header);
   if (windows.kind === 'all') notes.push(fill(t.windowsAll, { reach: count(windows.reach) }));
   if (windows.kind === 'some') notes.push(fill(t.windowsSome, { n: windows.num, reach: count(windows.reach), needed: bytes(fullContext(header)?.needed ?? 0) }));
-  if (header.lane?.family === 'bits') notes.push(fill(t.codec, { title: header.lane.title }));
+  if (header.lane && layerGroups(header).some((group) => group.form === 'stored')) {
+    const { bytes: all, num_blocks: blocks, block_size: size } = header.pool;
+    const beside = all - blocks * size * tokenBytes(header);
+    notes.push(fill(t.codec, { title: header.lane.title }) + (beside >= 1 ? ` ${fill(t.codecBeside, { bytes: bytes(beside) })}` : ''));
+  }
   return notes;
 }
 

@@ -26,12 +26,15 @@ export function layerGroups(header) {
   const element = elementBytes(header.model.dtype);
   /** @type {Map<string, LayerGroup>} */
   const groups = new Map();
+  const stored = header.model.layers.filter((layer) => formOf(layer, element) === 'stored');
+  // A layer's bytes are whole in the header; what scales add in fractions is in the sum alone.
+  const fraction = (tokenBytes(header) - header.model.layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0)) / Math.max(1, stored.length);
   for (const layer of header.model.layers) {
     const form = formOf(layer, element);
     const key = JSON.stringify([form, layer.key_shape, layer.value_shape, layer.bytes_per_token]);
     const group = groups.get(key);
     if (group) group.layers.push(layer);
-    else groups.set(key, { form, layers: [layer], bytes: layer.bytes_per_token });
+    else groups.set(key, { form, layers: [layer], bytes: layer.bytes_per_token + (form === 'stored' ? fraction : 0) });
   }
   return [...groups.values()];
 }
