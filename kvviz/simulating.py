@@ -28,6 +28,8 @@ EXIT_INTERRUPTED = 130
 #: Tokens per second of a prefill when nobody says.
 DEFAULT_PREFILL = 10_000.0
 MAX_PREFILL = 1e12
+#: Progress is told each time so much of the file has been read.
+BYTES_PER_TELL = 2**16
 
 
 class Asked(NamedTuple):
@@ -151,7 +153,15 @@ def _told(line: LoadingLine, path: Path) -> Callable[[int], None]:
         size = path.stat().st_size
     except (OSError, ValueError):
         size = 0
-    return lambda num_bytes: line.count("bytes of the trace read", num_bytes, max(size, num_bytes))
+    told = -BYTES_PER_TELL
+
+    def tell(num_bytes: int) -> None:
+        nonlocal told
+        if abs(num_bytes - told) >= BYTES_PER_TELL:  # less when it is read again
+            told = num_bytes
+            line.count("bytes of the trace read", num_bytes, max(size, num_bytes))
+
+    return tell
 
 
 def _answer(result: Result, file: TraceFile, asked: Asked) -> dict[str, Any]:

@@ -19,6 +19,8 @@ const LEGEND = { orientation: 'h', x: 0, y: 1, yanchor: 'bottom' };
 const TIMES = /** @type {[number, string][]} */ ([[7.2e6, t.axisTime], [1.2e5, t.axisTimeMinutes], [0, t.axisTimeSeconds]]);
 /** Charts narrower than this have fewer ticks, in px. */
 const NARROW = 560;
+/** A line below this stands where the number of the capacity would. */
+const LOW_RATE = 0.14;
 const UNITS_MS = [3.6e6, 6e4, 1e3];
 
 /** A place on a logarithmic axis for shapes and ranges. @param {number} n */
@@ -53,10 +55,11 @@ export class Charts {
     });
     const low = Math.min(...policies.flatMap((policy) => job.curves[policy].blocks[0]), summary.distinct_blocks);
     const range = [log(low) - 0.03, log(summary.distinct_blocks) + 0.06];
+    const isLow = policies.some((policy) => (job.points[policy]?.hit_rate ?? 1) < LOW_RATE);
     const layout = {
       xaxis: { type: 'log', range, title: { text: t.axisBlocks }, hoverformat: ',.0f', tickformat: ',~r', dtick: summary.distinct_blocks / low <= 10 ? undefined : this.curve.root.clientWidth < NARROW ? 1 : 'D2' },
       yaxis: { range: [0, 1], tickformat: '.0%', title: { text: t.axisRate } },
-      legend: LEGEND, margin: { t: 34, r: 18 }, dragmode: false, ...mark(capacity, range, true),
+      legend: LEGEND, margin: { t: 34, r: 18 }, dragmode: false, ...mark(capacity, range, isLow ? 'top' : 'bottom'),
     };
     const rates = policies.filter((policy) => job.points[policy]).map((policy) => fill(t.rateOf, { policy: nameOf(policy), rate: rate(job.points[policy].hit_rate) }));
     this.curve.label = fill(t.curveLabel, { policies: named(policies), low: count(low), high: count(summary.distinct_blocks), blocks: capacity === null ? '' : cacheOf(capacity), rates: rates.join(', ') });
@@ -117,7 +120,7 @@ export class Charts {
       rows: () => [...shown.map((n, power) => [fill(t.upTo, { n: count(2 ** power) }), n]), [t.headers.requests, first]],
     });
     void this.reuse.draw([trace], {
-      xaxis: { type: 'log', range, title: { text: t.axisReuse }, tickformat: ',~r', dtick: 1 }, yaxis: { rangemode: 'tozero', tickformat: ',~s' }, hovermode: 'x', margin: { t: 30 }, dragmode: false, ...mark(capacity, range, false),
+      xaxis: { type: 'log', range, title: { text: t.axisReuse }, tickformat: ',~r', dtick: 1 }, yaxis: { rangemode: 'tozero', tickformat: ',~s' }, hovermode: 'x', margin: { t: 30 }, dragmode: false, ...mark(capacity, range, null),
     });
   }
 }
@@ -127,12 +130,12 @@ function share(bin) {
   return bin && bin[1] ? bin[2] / bin[1] : null;
 }
 
-/** A line at the chosen capacity, with its number where it is `labelled`. @param {number|null} capacity @param {number[]} range of the axis @param {boolean} labelled */
-function mark(capacity, range, labelled) {
+/** A line at the chosen capacity, with its number at `side`. @param {number|null} capacity @param {number[]} range of the axis @param {'top'|'bottom'|null} side null: no number */
+function mark(capacity, range, side) {
   if (!capacity || log(capacity) > range[1]) return {};
   const late = log(capacity) > (range[0] + range[1]) / 2;
   return {
     shapes: [{ type: 'line', xref: 'x', yref: 'paper', x0: capacity, x1: capacity, y0: 0, y1: 1, line: { color: 'var(--focus)', width: 1.5, dash: 'dot' } }],
-    annotations: !labelled ? [] : [{ xref: 'x', yref: 'paper', x: log(capacity), y: 0.99, yanchor: 'top', xanchor: late ? 'right' : 'left', xshift: late ? -6 : 6, text: fill(t.chosen, { blocks: cacheOf(capacity) }), showarrow: false, font: { color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8' }],
+    annotations: side === null ? [] : [{ xref: 'x', yref: 'paper', x: log(capacity), y: side === 'top' ? 0.99 : 0.02, yanchor: side, xanchor: late ? 'right' : 'left', xshift: late ? -6 : 6, text: fill(t.chosen, { blocks: cacheOf(capacity) }), showarrow: false, font: { color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8' }],
   };
 }

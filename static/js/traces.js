@@ -19,6 +19,8 @@ class Page {
     this.client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
     /** @type {api.Job|null} */
     this.job = null;
+    /** Of what is on screen. */
+    this.shown = '';
     /** Of the newest run; older ones stop at their next look. */
     this.turn = 0;
     this.found = new Found(byId('found'), (blocks) => this.form.choose(blocks));
@@ -65,11 +67,15 @@ class Page {
   /** @param {api.Job} job */
   #show(job) {
     this.job = job;
-    if (job.summary && job.capacity !== null) {
+    const runs = job.state === 'waiting' || job.state === 'running';
+    byId('found').classList.toggle('traces-stale', runs && !job.summary);
+    const { policies, prefill } = this.asked;
+    const shows = JSON.stringify([job.job_id, job.capacity, policies, prefill, Object.keys(job.curves), Object.keys(job.points)]);
+    if (job.summary && job.capacity !== null && shows !== this.shown) {
+      this.shown = shows;
       this.form.known(job.summary.distinct_blocks, job.capacity);
       this.found.show(job, this.asked);
     }
-    const runs = job.state === 'waiting' || job.state === 'running';
     this.form.run(runs ? job.progress : null);
     const work = job.message === 'reading' || job.message === '' ? t.reading : fill(t.working, { policy: nameOf(job.message) });
     const told = { waiting: t.waiting, running: work, failed: job.message, cancelled: t.cancelled, done: '' }[job.state];
