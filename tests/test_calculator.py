@@ -435,7 +435,7 @@ def test_typed_numbers() -> None:
         ({"layers": 2, "kv_heads": 2}, "The geometry lacks head_dim; type it."),
         ({"layers": 2, "latent_dim": 2}, "The geometry lacks rotary_dim; type it."),
         ({"layers": 0, "kv_heads": 2, "head_dim": 2}, "layers must be a whole number from 1 to 4096, but is 0"),
-        ({"layers": 2, "heads": 2}, "The geometry has no heads; its numbers are layers, "),
+        ({"layers": 2, "heads": 2}, "The geometry has no 'heads'; its numbers are layers, "),
         ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 1}, "1 layers with a window need a window"),
         ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 3, "window": 9}, "3 layers with a window need"),
     ],

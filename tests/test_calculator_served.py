@@ -162,6 +162,32 @@ def test_anything_else_gets_one_sentence(server: Running, question: Any, status:
     assert len(error["message"]) < 400
 
 
+def test_figures_that_json_cannot_hold_are_refused(server: Running) -> None:
+    largest = {"layers": 4_096, "kv_heads": 65_536, "head_dim": 65_536}
+    for geometry, settings in (
+        (largest, {"batch": 4_096, "context": 2**30}),
+        (largest, {}),
+        ({**largest, "layers": 9}, {}),
+    ):
+        response = ask(server, {"models": [{"geometry": geometry}], "settings": settings})
+        assert response.status_code == (200 if geometry["layers"] == 9 else 400)
+    assert response.json()["models"][0]["total_bytes"] == 9 * 2 * 65_536**2 * 2 * 8_192
+    huge = dict.fromkeys(("hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings"), 2**31)
+    config = {**LLAMA, **huge, "num_attention_heads": 2**20, "num_hidden_layers": 4_096}
+    response = ask(server, {"models": [{"config": config}], "settings": {"gpu": "h100"}})
+    assert response.status_code == 400
+    assert response.json()["message"].startswith("These sizes give figures beyond 9,223,372,036,854,775,807")
+
+
+def test_names_are_one_printable_line(server: Running) -> None:
+    config = {**LLAMA, "model_type": "a\n\x1b[31mb", "_name_or_path": "\n c\r"}
+    model = ask(server, {"models": [{"config": config}]}).json()["models"][0]
+    assert (model["model_type"], model["name"]) == ("a[31mb", "c")
+    assert "\n" not in "".join(model["warnings"])
+    response = ask(server, {"models": [{"x\ny": 1}]})
+    assert response.json()["message"] == "models.0.x\\ny: there is no such field; see docs/memory.md."
+
+
 def test_nested_bombs_are_sentences(server: Running) -> None:
     deep: Any = {}
     for _ in range(200):

@@ -20,6 +20,8 @@ from kvviz.memory.subject import Subject
 #: Models that may be compared in one answer.
 MAX_MODELS = 4
 MAX_PARAMETERS = 10**14
+#: The largest whole number that other programs read out of JSON.
+MAX_FIGURE = 2**63 - 1
 #: A series reaches at least so far.
 _SERIES_BATCH = 256
 _SERIES_CONTEXT = 131_072
@@ -41,18 +43,36 @@ def machine_of(settings: Settings) -> Machine | None:
 
 
 def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
-    """Everything about one to four models. Raises `ConfigError` for more, and for a card that does not exist."""
+    """Everything about one to four models. Raises `ConfigError` for more models, for a card that does not
+    exist, and for figures beyond `MAX_FIGURE`.
+    """
     if not 1 <= len(subjects) <= MAX_MODELS:
         raise ConfigError(
             f"One to {MAX_MODELS} models can be calculated at once, but {len(subjects)} came; take some away.",
             setting="models",
         )
     machine = machine_of(settings)
-    return {
+    answer = {
         "settings": settings.asked(),
         "machine": _machine(machine, settings),
         "models": [_model(subject, settings, machine) for subject in subjects],
     }
+    if _largest(answer) > MAX_FIGURE:
+        raise ConfigError(
+            f"These sizes give figures beyond {MAX_FIGURE:,}, the largest that are calculated here; check the sizes of "
+            "the config, the context and the batch.",
+            setting="models",
+        )
+    return answer
+
+
+def _largest(answer: Any) -> int:
+    """The largest whole number in plain data."""
+    if isinstance(answer, dict):
+        return max(map(_largest, answer.values()), default=0)
+    if isinstance(answer, list | tuple):
+        return max(map(_largest, answer), default=0)
+    return answer if isinstance(answer, int) else 0
 
 
 def _machine(machine: Machine | None, settings: Settings) -> dict[str, Any] | None:

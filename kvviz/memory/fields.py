@@ -26,6 +26,7 @@ _NESTED = (
     "decoder",
 )
 _MAX_DEPTH = 4
+MAX_NAME_LENGTH = 80
 HEAD_DIM_NAMES = ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size", "attention_head_size")
 
 
@@ -76,7 +77,7 @@ class Fields:
     @staticmethod
     def _name_of(values: Mapping[str, Any]) -> str:
         name = values.get("model_type")
-        return name[:80] if isinstance(name, str) else ""
+        return printable(name)
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
@@ -138,6 +139,12 @@ class Fields:
         part = Fields({})
         part.values = value if isinstance(value, Mapping) else {}
         return part
+
+
+def printable(name: Any) -> str:
+    """A name out of a config as it can be shown on one line; empty where it is no text."""
+    text = name[:MAX_NAME_LENGTH] if isinstance(name, str) else ""
+    return "".join(character for character in text if character.isprintable()).strip()
 
 
 def whole(value: Any, name: str, low: int = 1) -> int:

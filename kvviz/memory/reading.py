@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvviz.errors import ModelError
-from kvviz.memory.fields import Fields, whole
+from kvviz.memory.fields import Fields, printable, whole
 from kvviz.memory.geometry import Geometry, grouped, kind_of
 from kvviz.memory.known import KNOWN_TYPES
 from kvviz.memory.patterns import DEFAULT_WINDOWS, WINDOW_NAMES, roles_of
@@ -46,7 +46,7 @@ def geometry_of_config(config: Mapping[str, Any], name: str | None = None) -> Ge
     if fields.model_type in _WITHOUT_LIMIT:
         max_context = None
     return Geometry(
-        name=name or _own_name(config) or fields.model_type or "this config",
+        name=printable(name) or _own_name(config) or fields.model_type or "this config",
         model_type=fields.model_type,
         kind=_kind(fields, roles, groups, state, max_context, num_states),
         groups=groups,
@@ -72,8 +72,7 @@ def _kind(fields: Fields, roles: Any, groups: Any, state: Any, max_context: int 
 
 
 def _own_name(config: Mapping[str, Any]) -> str:
-    name = config.get("_name_or_path") or config.get("name")
-    return name.strip()[:80] if isinstance(name, str) else ""
+    return printable(config.get("_name_or_path")) or printable(config.get("name"))
 
 
 def _indexer(fields: Fields, roles: Any) -> tuple[int, int] | None:

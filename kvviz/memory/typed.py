@@ -7,10 +7,10 @@ from typing import Any
 
 from kvviz.config import check_range
 from kvviz.errors import ConfigError
-from kvviz.memory.fields import MAX_LAYERS
+from kvviz.memory.fields import MAX_LAYERS, printable
 from kvviz.memory.geometry import Geometry, LayerGroup, grouped, kind_of
 from kvviz.memory.settings import MAX_CONTEXT
-from kvviz.plain import clipped
+from kvviz.plain import clipped, shown
 
 MAX_HEADS = 65_536
 MAX_DIM = 65_536
@@ -40,7 +40,7 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     for key, value in given.items():
         if key not in _LIMITS:
             raise ConfigError(
-                f"The geometry has no {clipped(str(key))}; its numbers are {', '.join(_LIMITS)}.",
+                f"The geometry has no {shown(str(key))}; its numbers are {', '.join(_LIMITS)}.",
                 setting=clipped(str(key)),
             )
         check_range(key, value, 1, _LIMITS[key])
@@ -75,7 +75,7 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     groups = grouped([group(count, reach) for count, reach in ((windowed, window), (layers - windowed, None)) if count])
     max_context = given.get("max_context")
     return Geometry(
-        name=name or "typed geometry",
+        name=printable(name) or "typed geometry",
         model_type="",
         kind=kind_of(groups, max_context=max_context),
         groups=groups,

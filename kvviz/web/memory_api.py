@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -94,7 +95,7 @@ def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
     async def calculator(request: Request) -> Response:
         question = await _question(request)
         settings = _settings(question.settings)
-        return json_response(calculate([asked.subject() for asked in question.models], settings))
+        return json_response(await asyncio.to_thread(_answer_of, question, settings))
 
     @router.api_route("/bandwidth", methods=["GET", "HEAD"])
     async def bandwidth(
@@ -167,7 +168,11 @@ async def _question(request: Request) -> Question:
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(str(part) for part in fault["loc"]) or "question"
-        raise RequestError(f"{clipped(place)}: {fault_in_words(fault)}; see docs/memory.md.") from None
+        raise RequestError(f"{clipped(repr(place)[1:-1])}: {fault_in_words(fault)}; see docs/memory.md.") from None
+
+
+def _answer_of(question: Question, settings: Settings) -> dict[str, Any]:
+    return calculate([asked.subject() for asked in question.models], settings)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
