@@ -49,6 +49,8 @@ export class Log {
     this.misses = new Map();
     /** Request and lane of those that would have written another token. @type {Set<string>} */
     this.differing = new Set();
+    /** Position of the last token that each request sampled. @type {Map<number, number>} */
+    this.lastSampled = new Map();
     /** Requests that have ended. @type {Set<number>} */
     this.finished = new Set();
     /** Has the host tier ever held anything? */
@@ -84,6 +86,8 @@ export class Log {
     this.spans.clear();
     this.misses.clear();
     this.differing.clear();
+    this.lastSampled.clear();
+    this.finished.clear();
     this.usesHost = (checkpoint?.host?.length ?? 0) > 0;
     this.gap = null;
     this.infos.clear();
@@ -148,6 +152,7 @@ export class Log {
         break;
       case 'token_sampled': {
         const span = this.spans.get(event.request_id);
+        this.lastSampled.set(event.request_id, event.position);
         if (span && span.firstTokenStep === 0) span.firstTokenStep = this.baseStep + this.starts.length;
         break;
       }

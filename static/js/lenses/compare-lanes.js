@@ -90,7 +90,7 @@ export class CompareLanes {
     if (form) this.setup.update();
     if (form) return;
     const run = latestRun(world);
-    this.lanes = lanesAt(header, world, run, run !== null && ctx.log.finished.has(run.requestId));
+    this.lanes = lanesAt(header, world, run, run !== null && ctx.log.finished.has(run.requestId) ? ctx.log.lastSampled.get(run.requestId) ?? null : null);
     const { width } = this.size;
     const key = `${ctx.log.logId}:${run?.requestId}:${this.lanes.planned}:${run?.counts.join()}:${world.seq}:${width}:${ctx.palette.version}:${ctx.ui.projector}`;
     const resized = dirty.has('theme') || dirty.has('size');

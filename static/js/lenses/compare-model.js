@@ -20,8 +20,9 @@ import { figuresOf, lagging } from '../lane-figures.js';
 /** `count` tokens are measured in all lanes, of `planned`; a lane that has stopped has fewer.
  * @typedef {{lanes: readonly Lane[], request: Request|null, run: LaneRun|null, count: number, planned: number, key: string}} Lanes */
 
-/** @param {Header} header @param {World} world @param {LaneRun|null} run @param {boolean} ended it will not get more tokens @returns {Lanes} */
-export function lanesAt(header, world, run, ended) {
+/** @param {Header} header @param {World} world @param {LaneRun|null} run @param {number|null} last position of its last token, when it is known
+ * @returns {Lanes} */
+export function lanesAt(header, world, run, last) {
   const request = (run && world.requests.get(run.requestId)) ?? null;
   const all = run?.counts[0] ?? 0;
   const upTo = run && !request?.finish && lagging(run) ? all - 1 : all;
@@ -30,7 +31,7 @@ export function lanesAt(header, world, run, ended) {
     const count = Math.min(run?.counts[index] ?? 0, upTo);
     return { index, header: lane, title: lane.title, measured, count, figures: figuresOf(measured, count), errors: run?.errors[index] ?? null, needle: run?.needles[index] ?? null };
   });
-  const planned = ended ? run?.measured[0].length ?? 0 : Math.max(upTo, request?.maxNewTokens ?? 0);
+  const planned = last !== null && request ? last + 1 - request.promptLength : Math.max(upTo, request?.maxNewTokens ?? 0);
   return { lanes, request, run, count: upTo, planned, key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
 }
 
