@@ -182,6 +182,8 @@ def _print_capacity(console: Console, model: dict[str, Any], machine: dict[str, 
         f"{found['max_sequences']:,} sequences of {settings.context:,} tokens fit ({found['tokens']:,} tokens); "
         f"the longest context of {settings.batch:,} is {_context(found['longest_context'])}."
     )
+    if found["weights_fit"] and not found["fits"]:
+        console.print(f"The batch of {settings.batch:,} does not fit.", style="red")
     if found["tokens_per_s"] is not None:
         price = found["cost_per_million_tokens"]
         cost = "" if price is None else f", ${price:,.2f} per million tokens"

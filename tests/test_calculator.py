@@ -596,6 +596,18 @@ def test_what_would_help_is_what_the_calculator_says_of_it() -> None:
     assert "gqa" not in {each.name for each in remedies(geometry("llama-3.1-8b"), Parameters(total=1), H100, settings)}
 
 
+def test_what_would_not_help_is_not_named() -> None:
+    """A model without K and V gains nothing from a smaller cache; weights that are too much gain from few things."""
+    without = find_model("mamba2-codestral-7b")
+    assert without.parameters is not None
+    names = [each.name for each in remedies(without.geometry, without.parameters, H100, Settings())]
+    assert names == ["offload", "fp8_weights", "another_card", "more_cards"]
+    large = find_model("llama-3.1-70b")
+    assert large.parameters is not None
+    found = remedies(large.geometry, large.parameters, H100, Settings())
+    assert [(each.name, each.fits) for each in found] == [("fp8_weights", True), ("more_cards", True)]
+
+
 def test_a_context_beyond_the_models_own_is_warned_about() -> None:
     answer = calculate([Subject.listed("gpt2")], Settings(context=2_048))
     (warning,) = answer["models"][0]["warnings"]

@@ -198,6 +198,13 @@ def test_weights_that_do_not_fit_are_said_so(calc: Any) -> None:
     assert "0 sequences" in out
 
 
+def test_a_batch_that_does_not_fit_is_said_so(calc: Any) -> None:
+    code, out, _ = calc("llama-3.1-8b", "--gpu", "l4", "--batch", "100")
+    assert code == 0
+    assert "The batch of 100 does not fit." in out
+    assert "tokens/s." not in out
+
+
 def test_markup_in_a_name_is_text(calc: Any, tmp_path: Path) -> None:
     config = {**CASES["gpt2"]["config"], "model_type": "[red]x[/nothing]", "_name_or_path": "[bold]y[/]"}
     path = tmp_path / "[i]z.json"

@@ -68,7 +68,15 @@ def remedies(geometry: Geometry, parameters: Parameters, machine: Machine, setti
     if 2 * settings.gpus <= MAX_GPUS:
         doubled = replace(settings, gpus=2 * settings.gpus)
         found.append(_other_settings("more_cards", doubled.gpus, geometry, parameters, machine, doubled))
-    return found
+    return [remedy for remedy in found if _helps(remedy, now)]
+
+
+def _helps(remedy: Remedy, now: Capacity) -> bool:
+    """Whether more sequences fit, or longer ones, or steps can be faster."""
+    is_longer = now.longest_context is not None and (
+        remedy.longest_context is None or remedy.longest_context > now.longest_context
+    )
+    return remedy.max_sequences > now.max_sequences or is_longer or (remedy.tokens_per_s or 0) > (now.tokens_per_s or 0)
 
 
 def _effect(
