@@ -1,6 +1,6 @@
 /** Bytes over the context or over the batch, for up to four models, against the memory of the cards. */
 import { COLORS, DASHES, LETTERS } from './calculator-mark.js';
-import { both } from './calculator-units.js';
+import { binary, both } from './calculator-units.js';
 import { h, setText } from './dom.js';
 import { Plot } from './plot.js';
 import { byteText } from './plot-theme.js';
@@ -77,7 +77,7 @@ export class Chart {
     const shown = answer ?? replies.find((reply) => reply.answer)?.answer;
     if (!shown) return;
     const { settings } = shown;
-    setText(this.title, fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, { what: weights ? t.chart.withWeights : t.chart.cache, batch: count(settings.batch), context: count(settings.context) }));
+    setText(this.title, fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, { what: weights ? t.chart.withWeights : shown.machine && settings.gpus > 1 ? fill(t.chart.cacheOn, { n: count(settings.gpus) }) : t.chart.cache, batch: count(settings.batch), context: count(settings.context) }));
     this.plot.label = this.#inWords(lines, limit, settings[over]);
     this.plot.table({
       caption: t.chart.table, headers: [t.chart.column[over], ...lines.map((line) => `${LETTERS[line.index]}: ${line.name}`)],
@@ -102,7 +102,7 @@ export class Chart {
       return {
         type: 'scatter', mode: 'lines+markers', name: lines.length > 1 ? `${LETTERS[line.index]} ${line.name}` : line.name, x: line.x, y: drawn,
         text: line.y.map((value) => both(value)), hovertemplate: '%{text}', line: { color: COLORS[line.index], dash: DASHES[line.index], width: chosen ? 3 : 2 },
-        marker: { color: COLORS[line.index], size: line.x.map((value) => (value === at ? 11 : 4)), line: { color: 'var(--ground)', width: 1 } },
+        marker: { color: COLORS[line.index], size: line.x.map((value) => (value === at ? 11 : 4)) },
       };
     });
     if (limit === null || !lines.length) return traces;
@@ -122,7 +122,7 @@ export class Chart {
     const low = Math.min(high / 2, ...ys);
     const place = (/** @type {number} */ value) => (isLog ? Math.log10(value) : value);
     const name = answer?.models[0].name ?? '';
-    const text = limit === null ? fill(t.chart.noRoom, { name }) : fill(weights ? t.chart.usable : t.chart.room, { bytes: both(limit), name });
+    const text = limit === null ? fill(t.chart.noRoom, { name }) : fill(weights ? t.chart.usable : t.chart.room, { bytes: binary(limit), name });
     const lacks = limit === null && Boolean(answer?.models[0].capacity);
     return {
       showlegend: lines.length > 1, legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal' }, hovermode: 'x',

@@ -25,7 +25,7 @@ export class FormulaPanel {
     this.picture = new Picture();
     this.lines = h('div', { class: 'calc-lines' });
     this.caption = h('p', { class: 'calc-caption' });
-    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'calc-sub' }, t.formula.title), this.lines, this.picture.element, this.caption);
+    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'calc-sub' }, t.formula.title), h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)));
   }
 
   /** @param {Model} model */

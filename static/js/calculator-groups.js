@@ -20,7 +20,7 @@ export class GroupsTable {
   /** @param {Answer} answer */
   update({ settings, models: [model] }) {
     this.caption.textContent = fill(t.groups.caption, { context: count(settings.context), batch: count(settings.batch), size: count(settings.block_size) });
-    const rows = model.layer_groups.map((group) => row(fill(t.groups.name, { layers: count(group.layers), type: typeText(group), heads: group.type === 'mla_latent' ? t.groups.latent : fill(t.groups.heads, { n: count(group.kv_heads) }) }), count(group.kept_tokens), SIZES.map((name) => group[name])));
+    const rows = model.layer_groups.map((group) => row(fill(t.groups.name, { layers: count(group.layers), type: typeText(group), heads: group.type === 'mla_latent' ? '' : fill(group.kv_heads === 1 ? t.groups.head : t.groups.heads, { n: count(group.kv_heads) }) }), count(group.kept_tokens), SIZES.map((name) => group[name])));
     replace(this.body, rows, row(t.groups.all, '', SIZES.map((name) => model[name]), 'calc-total'));
     const state = model.fixed_state;
     if (state) this.body.append(row(fill(t.groups.state, { layers: count(state.layers), type: t.groups.states[/** @type {keyof typeof t.groups.states} */ (state.type)] ?? state.type }), '', [null, null, state.total_bytes, null], 'calc-apart'));

@@ -1,5 +1,6 @@
 /** The answer in the first second: the cache in the largest figure, a token's bytes, what fits, how fast at most. */
 import { both, binary, decimal, dollars, exact, rate, times } from './calculator-units.js';
+import { mark } from './calculator-mark.js';
 import { h, replace, setText } from './dom.js';
 import { calculatorTexts as t } from './strings-calculator.js';
 import { count, fill } from './text.js';
@@ -19,9 +20,9 @@ export class Headline {
     this.element = h('div', { class: 'calc-headline' }, h('div', { class: 'calc-heading' }, this.title, this.kind), this.figures, this.notes);
   }
 
-  /** @param {Answer} answer */
-  update({ settings, machine, models: [model] }) {
-    setText(this.title, model.name);
+  /** @param {Answer} answer @param {number|null} index among several, or null when it is the only one */
+  update({ settings, machine, models: [model] }, index) {
+    replace(this.title, index !== null && [mark(index), ' '], model.name);
     const kind = t.kinds[/** @type {keyof typeof t.kinds} */ (model.kind)] ?? model.kind;
     setText(this.kind, fill(model.cached_layers === model.num_layers ? t.head.layers : t.head.someLayers, { kind, cached: model.cached_layers, layers: model.num_layers }));
     const figures = [totalFigure(model, settings), tokenFigure(model)];

@@ -42,7 +42,7 @@ export class MistakesNote {
     const total = answer.models[0].total_bytes;
     const rows = mistakesOf(answer).map(({ name, wrong, right, values }) => row(fill(t.mistakes.names[name], values), both(wrong), both(right), fill(wrong > right ? t.mistakes.tooMuch : t.mistakes.tooLittle, { n: times(Math.max(wrong / right, right / wrong)) }), [exact(wrong), exact(right)]));
     const gib = fill(t.mistakes.unitWrong, { n: (total / 2 ** 30).toFixed(2) });
-    replace(this.body, rows, row(t.mistakes.names.unit, gib, decimal(total), t.mistakes.unitOff, [gib, exact(total)]));
+    replace(this.body, rows, total > 0 && row(t.mistakes.names.unit, gib, decimal(total), t.mistakes.unitOff, [gib, exact(total)]));
   }
 }
 

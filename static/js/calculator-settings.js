@@ -50,7 +50,7 @@ export class SettingsPanel {
     });
     this.cardSource = h('summary');
     const context = this.#number('context', wholeOf, count, { expected: t.fault.tokens });
-    context.element.append(this.slider);
+    context.sentence.before(this.slider);
     this.element = h('div', { class: 'calc-settings' },
       h('div', { class: 'calc-grid' }, context.element, this.#number('batch', wholeOf, count, { step: 1 }).element, this.#choice('dtype', dtypes).element,
         this.#choice('gpu', [[NO_CARD, t.settings.noCard], ...choices.cards.map(({ card_id, name }) => /** @type {[string, string]} */ ([card_id, name]))]).element,
@@ -94,7 +94,7 @@ export class SettingsPanel {
     for (const [name, field] of this.fields) {
       const value = settings[/** @type {keyof Settings} */ (name)];
       if (field instanceof ChoiceField) field.show(value === null ? NO_CARD : String(value));
-      else field.show(value);
+      else field.show(name === 'price_per_hour' ? value ?? this.#listed?.price_per_hour ?? null : value);
     }
     const at = Number(settings.context) >= 1 ? positionOf(Number(settings.context)) : 0;
     if (document.activeElement !== this.slider) this.slider.value = String(at);
@@ -102,15 +102,18 @@ export class SettingsPanel {
     this.#showCard();
   }
 
+  /** The card as the list has it. */
+  get #listed() {
+    return this.state.choices.cards.find((card) => card.card_id === this.state.settings.gpu);
+  }
+
   #showCard() {
-    const { settings, choices } = this.state;
-    const card = choices.cards.find((each) => each.card_id === settings.gpu);
+    const { settings } = this.state;
+    const card = this.#listed;
     const price = card?.price_per_hour;
     const priceSource = price == null ? t.settings.noPrice : fill(t.settings.priceSource, { price: dollars(price), source: card?.price_source ?? '', date: card?.checked ?? '' });
     const values = card && { memory: both(card.memory_bytes), bandwidth: short(card.bandwidth / TERA), source: card.source, date: card.checked };
     setText(this.cardSource, values ? `${fill(t.settings.cardSource, values)} ${priceSource}` : t.settings.noCardHint);
-    const input = /** @type {NumberField} */ (this.fields.get('price_per_hour')).input;
-    input.placeholder = price == null ? '' : grouped(price, 2);
     const own = /** @type {NumberField} */ (this.fields.get('memory_bytes')).input;
     own.placeholder = card ? inGib(card.memory_bytes) : '';
     const bandwidth = /** @type {NumberField} */ (this.fields.get('bandwidth')).input;

@@ -13,7 +13,7 @@ import { ModelsPanel } from './calculator-models.js';
 import { SettingsPanel } from './calculator-settings.js';
 import { State } from './calculator-state.js';
 import { binary, exact } from './calculator-units.js';
-import { byId, h, setText } from './dom.js';
+import { byId, h, replace, setText } from './dom.js';
 import { pageLooks } from './page-looks.js';
 import { calculatorTexts as t } from './strings-calculator.js';
 import { count, fill } from './text.js';
@@ -52,11 +52,12 @@ class Page {
     this.copy = new CopyBar(() => this.#replies, (text) => this.#say(text, 0));
     this.asker = new Asker({ onReplies: (replies) => this.#answered(replies), onWait: (waits) => this.#wait(waits), onGone: (gone) => this.#gone(gone) });
     this.told = h('div', { class: 'calc-told' }, this.headline.element, this.bar.element, this.beside.element,
-      h('div', { class: 'calc-row' }, this.chart.element, this.help.element), h('div', { class: 'calc-row calc-row-even' }, this.formula.element, this.groups.element), this.mistakes.element);
-    this.nothing = h('p', { class: 'calc-nothing', hidden: true });
+      h('div', { class: 'calc-row' }, this.chart.element, this.help.element), this.formula.element, this.groups.element, this.mistakes.element);
+    this.nothing = h('div', { class: 'calc-nothing', hidden: true });
     byId('inputs').append(this.models.element, this.settings.element);
     byId('inputs').addEventListener('submit', (event) => event.preventDefault());
-    byId('answer').append(this.copy.element, this.copy.note, this.nothing, this.told);
+    this.headline.element.prepend(this.copy.element);
+    byId('answer').append(this.nothing, this.copy.note, this.told);
     this.#listen();
     this.#show();
     this.asker.ask(this.state.models, this.state.settings, 0);
@@ -107,10 +108,10 @@ class Page {
     this.told.classList.toggle('is-old', fault !== null);
     this.told.hidden = answer === null;
     this.nothing.hidden = fault === null;
-    setText(this.nothing, fault ? `${fault.message} ${answer ? t.old : ''}` : '');
+    if (fault) replace(this.nothing, h('p', {}, `${fault.message} ${answer ? t.old : ''}`), !answer && h('p', { class: 'calc-ways-out' }, this.#waysOut(String(fault.details.setting ?? ''))));
     document.documentElement.dataset.ready = 'yes';
     if (!answer) return this.#say(fault?.message ?? '');
-    this.headline.update(answer);
+    this.headline.update(answer, this.state.models.length > 1 ? this.state.chosen : null);
     this.bar.update(answer);
     this.help.update(answer);
     this.formula.update(answer.models[0]);
@@ -119,6 +120,16 @@ class Page {
     const { settings, models: [model] } = answer;
     const fits = model.capacity ? fill(t.spokenFits, { n: count(model.capacity.max_sequences) }) : '';
     this.#say(fault?.message ?? `${fill(t.spoken, { name: model.name, bytes: binary(model.total_bytes), exact: exact(model.total_bytes), tokens: count(settings.context), batch: count(settings.batch) })} ${fits}`);
+  }
+
+  /** Where there was no answer yet: the setting as it is by default, or another model. @param {string} setting */
+  #waysOut(setting) {
+    const { state } = this;
+    const name = /** @type {keyof typeof state.defaults} */ (setting === 'card' ? 'gpu' : setting);
+    if (name in state.defaults) {
+      return [h('button', { type: 'button', class: 'small-button', on: { click: () => state.set({ [name]: state.defaults[name] }) } }, fill(t.useDefault, { name: t.settings[/** @type {'context'} */ (name)].label, value: String(state.defaults[name] ?? '–') }))];
+    }
+    return t.model.offered.map((id) => h('button', { type: 'button', class: 'small-button', on: { click: () => state.replace({ model: id }) } }, state.choices.models.find((model) => model.model_id === id)?.name ?? id));
   }
 
   /** For those who do not see it, once it stays. @param {string} text @param {number} [afterMs] */

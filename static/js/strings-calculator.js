@@ -4,6 +4,7 @@ export const calculatorTexts = {
   gone: 'The server does not answer, so the figures below are those of its last answer. Start it again; this page asks on by itself.',
   goneFirst: 'The server does not answer, so nothing can be calculated. Start it again; this page asks on by itself.',
   old: 'The figures below are those before it.',
+  useDefault: '{name}: take {value}',
   spoken: '{name}: {bytes}, {exact}, for {tokens} tokens × {batch}.',
   spokenFits: '{n} sequences fit.',
   units: { byte: '{n} byte', bytes: '{n} bytes', billions: '{n} billion' },
@@ -68,14 +69,14 @@ export const calculatorTexts = {
   beside: { title: 'The models side by side', columns: ['Model', 'Cache', 'A token', 'Sequences', 'Longest context', 'Tokens/s', '$ a million'] },
 
   chart: {
-    label: 'Bytes of the cache.', titleContext: '{what} over the context, batch {batch}', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', withWeights: 'Weights, overhead and cache',
+    label: 'Bytes of the cache.', titleContext: '{what} over the context, batch {batch}', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', cacheOn: 'Cache on {n} cards', withWeights: 'Weights, overhead and cache',
     over: 'Over', overs: { context: 'Context', batch: 'Batch' }, scale: 'Scale', scales: { log: 'Log', linear: 'Linear' }, counted: 'Counted', counts: { cache: 'Cache', all: 'With weights' },
     column: { context: 'Context, tokens', batch: 'Batch, sequences' }, unit: { context: 'tokens', batch: 'sequences' }, table: 'Bytes by model', point: '{name}: {bytes} at {n} {unit}.', limitWords: 'There is room for {bytes}.',
-    limit: 'memory', usable: 'usable memory {bytes}', room: 'room for the cache of {name}: {bytes}', noRoom: 'no room beside the weights of {name}',
+    limit: 'memory', usable: 'usable memory {bytes}', room: 'room for {name}: {bytes}', noRoom: 'no room beside the weights',
   },
 
   help: {
-    title: 'What would help', nothing: 'No single change of these helps.', undo: 'Undo: {name}', apply: 'Apply', compare: 'Compare', applyLabel: 'Apply: {name}', compareLabel: 'Compare with: {name}', fits: 'Fits:', longest: 'context {n}', cost: '{cost} / million', offload: '{n} of them parked, each back in {time}',
+    title: 'What would help', nothing: 'No single change of these helps.', undo: 'Undo: {name}', apply: 'Apply', compare: 'Compare', applyLabel: 'Apply: {name}', compareLabel: 'Compare with: {name}', fits: 'Fits:', longest: 'longest context {n}', cost: '{cost} a million', offload: '{n} of them parked, each back in {time}',
     names: { gqa: '{n} KV heads: another model', fp8_cache: 'Cache in fp8', window: 'Window of {n} tokens: another model', offload: '{gib} GiB of host memory', fp8_weights: 'Weights in fp8', another_card: '{card}', more_cards: '{n} cards' },
     suffix: { gqa: ', {n} KV heads', window: ', window {n}' },
   },
@@ -91,7 +92,7 @@ export const calculatorTexts = {
     label: 'One token in the cache: layers from left to right, KV heads from top to bottom, K above V.', heads: '{layers} layers of {heads} KV heads', latent: '{layers} layers of one latent above its rotary part', vector: '{label}: {n} numbers', latentPart: 'latent', rotaryPart: 'rotary',
   },
   groups: {
-    title: 'By groups of layers', caption: 'By groups of layers: {context} tokens × {batch}', group: 'Layers', kept: 'Tokens kept', name: '{layers} × {type}, {heads}', heads: '{n} KV heads', latent: 'one latent', all: 'All', within: ', window {window}',
+    title: 'By groups of layers', caption: 'By groups of layers: {context} tokens × {batch}', group: 'Layers', kept: 'Tokens kept', name: '{layers} × {type}{heads}', heads: ', {n} KV heads', head: ', 1 KV head', all: 'All', within: ', window {window}',
     sizes: { bytes_per_token: 'A token', marginal_bytes_per_token: 'One more, windows full', total_bytes: 'Total', total_bytes_blocks: 'In whole blocks' },
     types: { full: 'whole context', sliding: 'window {window}', chunked: 'chunks of {window}', mla_latent: 'latent' }, state: '{layers} × {type}, apart from the cache', states: { linear: 'linear attention', ssm: 'state space', conv: 'convolution' },
   },
