@@ -403,6 +403,13 @@ def test_lists_by_layer() -> None:
     assert cache_bytes(overridden, context=1).bytes_per_token == (3 * 2 * 32 + 64) * 2 * 2
 
 
+def test_layers_of_an_image_are_left_out_and_said() -> None:
+    text = {**LLAMA, "model_type": "mllama_text_model", "cross_attention_layers": [1]}
+    found = geometry_of_config({"model_type": "mllama", "text_config": text})
+    assert (found.kind, found.cached_layers, found.num_layers) == ("gqa", 3, 4)
+    assert found.warnings == ("Layers that attend to an image keep its K and V as well; they are not counted.",)
+
+
 def test_a_window_that_is_off_or_null_is_none() -> None:
     for fields in (
         {"sliding_window": None},

@@ -84,7 +84,15 @@ DEFAULT_WINDOWS = {
 }
 _LINEAR_INTERVALS = {"qwen3_next": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4, "qwen3_5": 4, "qwen3_5_moe": 4}
 WINDOW_NAMES = ("sliding_window", "sliding_window_size", "attention_window_size")
-LAYER_NAMES = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "decoder_layers")
+LAYER_NAMES = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "num_decoder_layers",
+    "decoder_layers",
+    "num_transformer_layers",
+)
 
 
 def roles_of(fields: Fields) -> list[Role]:

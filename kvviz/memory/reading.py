@@ -36,6 +36,7 @@ def geometry_of_config(config: Mapping[str, Any], name: str | None = None) -> Ge
     refuse_without_cache(fields)
     roles = roles_of(fields)
     cross = {whole(index, _CROSS_NAME, 0) for index in fields.items(_CROSS_NAME) or ()}
+    own = ["full" if index in cross else role for index, role in enumerate(roles)]
     roles = ["none" if index in cross else role for index, role in enumerate(roles)]
     groups = grouped(layers_of(fields, roles))
     num_states = sum(role in ("state", "both", "both_sliding") for role in roles)
@@ -48,7 +49,7 @@ def geometry_of_config(config: Mapping[str, Any], name: str | None = None) -> Ge
     return Geometry(
         name=printable(name) or _own_name(config) or fields.model_type or "this config",
         model_type=fields.model_type,
-        kind=_kind(fields, roles, groups, state, max_context, num_states),
+        kind=_kind(fields, own, groups, state, max_context, num_states),
         groups=groups,
         num_layers=len(roles),
         state=state,
