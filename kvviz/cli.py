@@ -396,8 +396,8 @@ def calc(
     calculating.main(config_files.subject_of(model, config, numbers, parameters), settings, as_json=as_json)
 
 
-@app.command("simulate")
-def simulate_trace(
+@app.command()
+def simulate(
     trace: Annotated[Path, typer.Argument(help="A .jsonl or .jsonl.gz file, see docs/traces.md.", show_default=False)],
     blocks_: Annotated[
         int | None,

@@ -202,7 +202,7 @@ def test_only_the_first_bad_lines_are_told(run: Run, tmp_path: Path) -> None:
     assert (code, json.loads(out)["bad_lines"]) == (0, 1_007)
     told = err.splitlines()
     assert [each.split(":")[0] for each in told[:-1]] == [f"Bad line {n}" for n in range(1, 6)]
-    assert told[-1] == "Bad and 1,002 more bad lines"
+    assert told[-1] == "Bad lines after them: 1,002 more"
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -58,7 +58,7 @@ class Faults:
         """The first of them, and how many more there are."""
         told = [f"line {line}: {sentence}" for line, sentence in self.first]
         more = self.count - len(told)
-        return [*told, f"and {more:,} more bad {'line' if more == 1 else 'lines'}"] if more else told
+        return [*told, f"lines after them: {more:,} more"] if more else told
 
 
 class LineReader:
