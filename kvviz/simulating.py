@@ -73,7 +73,7 @@ class Interrupt:
 
 def main(path: Path, asked: Asked, *, as_json: bool) -> None:
     """Read the trace, simulate, print. Raises `KvvizError`, and `typer.Exit` with 130 after Ctrl-C."""
-    check_policy(asked.policy)
+    policy = check_policy(asked.policy)
     check_prefill(asked.prefill)
     memory_bytes = _check_ways(asked)
     sizes = _sizes(asked.capacities) if asked.capacities is not None else [check_capacity(asked.blocks or 0)]
@@ -83,11 +83,11 @@ def main(path: Path, asked: Asked, *, as_json: bool) -> None:
             block_size = _block_size(path, asked.block_size)
             sizes = [blocks_in(memory_bytes, asked.model or "", asked.dtype, block_size)]
         file = TraceFile(path, asked.block_size, on_bytes=_told(line, path), stop=interrupt)
-        trace: Trace = StoredTrace.of(file) if asked.policy == "optimum" else file
+        trace: Trace = StoredTrace.of(file) if policy == "optimum" else file
         results = (
-            sweep(trace, asked.policy, sizes, seed=asked.seed, stop=interrupt)
+            sweep(trace, policy, sizes, seed=asked.seed, stop=interrupt)
             if asked.capacities is not None
-            else [simulate(trace, asked.policy, sizes[0], seed=asked.seed, stop=interrupt).result]
+            else [simulate(trace, policy, sizes[0], seed=asked.seed, stop=interrupt).result]
         )
     for sentence in file.faults.sentences():
         stderr().print(f"Bad {sentence}", style="yellow", soft_wrap=True, markup=False)

@@ -109,6 +109,14 @@ def test_a_table(run: Run, trace: Path) -> None:
     ]
 
 
+def test_names_of_other_programs(run: Run, trace: Path) -> None:
+    answers = [
+        json.loads(run(trace, "--blocks", "2", "--policy", name, "--json")[1]) for name in ("Optimal", "optimum")
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0]["policy"] == "optimum"
+
+
 def test_random_tells_its_seed(run: Run, trace: Path) -> None:
     answer = json.loads(run(trace, "--blocks", "2", "--policy", "random", "--seed", "7", "--json")[1])
     assert answer["seed"] == 7

@@ -15,6 +15,8 @@ from kvviz.traces.sweeps import LruSweep
 from kvviz.traces.trace import StoredTrace, Trace
 
 POLICIES = ("lru", "fifo", "lfu", "random", "optimum")
+#: What other programs call them.
+OTHER_NAMES = {"opt": "optimum", "optimal": "optimum", "belady": "optimum"}
 MAX_CAPACITY = 2**53
 #: How many capacities one sweep may have.
 MAX_SWEEP = 200
@@ -36,6 +38,7 @@ def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: S
     The optimum needs a `StoredTrace`. `seed` is that of the random policy. When `stop()` is true after a batch, the
     counts are those up to there. Raises `TraceError`.
     """
+    policy = check_policy(policy)
     cache = _cache(trace, policy, check_capacity(capacity), seed)
     tally = Tally()
     for batch in trace:
@@ -77,13 +80,14 @@ def sweep_lru(trace: Trace, capacities: Sequence[int], *, stop: Stop = lambda: F
 
 
 def check_policy(policy: str) -> str:
-    """The name of a policy. Raises `TraceError` for another."""
-    if policy not in POLICIES:
+    """The name of a policy, by that name or another of `OTHER_NAMES`. Raises `TraceError` for one that is not known."""
+    name = policy.lower()
+    if OTHER_NAMES.get(name, name) not in POLICIES:
         raise TraceError(
             f"The policy must be {', '.join(POLICIES)}, but {shown(policy)} came; choose one of them.",
             code="bad_setting",
         )
-    return policy
+    return OTHER_NAMES.get(name, name)
 
 
 def check_capacity(capacity: int) -> int:
@@ -109,7 +113,7 @@ def check_capacities(capacities: Sequence[int]) -> Sequence[int]:
 
 def _cache(trace: Trace, policy: str, capacity: int, seed: int) -> Cache:
     limit = capacity or sys.maxsize
-    match check_policy(policy):
+    match policy:
         case "lru":
             return Lru(limit)
         case "fifo":

@@ -17,8 +17,7 @@ async function ask(path, options = {}) {
   let response;
   try {
     response = await fetch(path, options);
-  } catch (error) {
-    if (options.signal?.aborted) throw error;
+  } catch {
     throw new Error(t.unreachable);
   }
   const answer = await response.json().catch(() => null);
