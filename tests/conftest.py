@@ -19,6 +19,8 @@ LONGEST = (
     "test_sweep",
     "test_timing",
     "test_page_live",
+    "test_calculator_models",
+    "test_compare_page",
     "test_scenarios_live",
     "test_page_core",
     "test_default_model",

@@ -416,6 +416,7 @@ def test_an_altered_event_of_a_lane_breaks_the_world() -> None:
         (["sinks=4"], "more than start"),
         ([], "1 to 4 lanes"),
         (["mha", "mqa", "int4", "int8", "fp8"], "1 to 4 lanes"),
+        (["mha", "mqa", "int4", "int8"], "the reference gqa among them, but 5 came"),
         (["x" * 200], "short text"),
         ([""], "short text"),
     ],

@@ -44,7 +44,7 @@ export const compareLens = {
   setup: {
     title: 'The same prompt, with another cache in each lane',
     lead: 'Each lane runs the model with its own kind of cache. All of them read the text that the first one, the reference, writes; what each would have said itself is measured at every token.',
-    presets: 'One click', own: 'Or choose lanes', prompt: 'Prompt', promptDefault: 'The capital of France is Paris. The capital of Italy is Rome. Write three sentences about the capital of Portugal.',
+    presets: 'One click', own: 'Or choose lanes', prompt: 'Prompt', promptDefault: 'Write a short story about a lighthouse keeper who finds a map.',
     tokens: 'New tokens', lanes: 'Lanes', lane: 'Lane {n}', reference: 'Reference', add: 'Add a lane', remove: 'Remove lane {n}', combine: 'Combine with', nothing: 'nothing more',
     run: 'Compare', running: 'Starting', needle: 'Needle test', needleHint: 'The prompt hides a word among other text and asks for it at the end. Does each lane still find it?',
     families: { heads: 'Heads', latent: 'Latent', bits: 'Bits', forgetting: 'Forgetting', allocation: 'Allocation' },

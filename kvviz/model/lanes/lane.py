@@ -119,13 +119,8 @@ def choices() -> list[dict[str, Any]]:
 
 def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
     """The lanes of a comparison, the reference first; it is added when nobody asked for it. Raises `ConfigError`."""
-    if not 1 <= len(specs) <= MAX_LANES:
-        raise ConfigError(
-            f"A comparison has 1 to {MAX_LANES} lanes, but {len(specs)} came; choose fewer or at least one.",
-            setting="lanes",
-            low=1,
-            high=MAX_LANES,
-        )
+    if not 1 <= len(specs) <= 2 * MAX_LANES:  # many too many are not read at all
+        raise _wrong_number(len(specs))
     lanes = [parse_lane(spec) for spec in specs]
     names = [lane.spec for lane in lanes]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -133,7 +128,19 @@ def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
         raise ConfigError(f"The lane {twice} came twice; leave one out.", setting="lanes")
     others = [lane for lane in lanes if not lane.is_reference]
     reference = next((lane for lane in lanes if lane.is_reference), None) or parse_lane(REFERENCE)
+    if 1 + len(others) > MAX_LANES:
+        raise _wrong_number(1 + len(others))
     return (reference, *others)
+
+
+def _wrong_number(num_lanes: int) -> ConfigError:
+    return ConfigError(
+        f"A comparison has 1 to {MAX_LANES} lanes, the reference {REFERENCE} among them, but {num_lanes} came; choose "
+        "fewer or at least one.",
+        setting="lanes",
+        low=1,
+        high=MAX_LANES,
+    )
 
 
 def parse_lane(spec: str) -> Lane:

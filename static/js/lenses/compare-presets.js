@@ -28,7 +28,7 @@ export function presetsOf(choices) {
     ['bits', wanted('bits', ['fp16', 'int8', 'int4']).slice(0, 3).map((choice) => choice.name), false, 48],
     ['forgetting', forgetting.slice(0, 3).map((choice) => smallSpec(choice)), false, 64],
     ['latent', latent.flatMap((choice) => [choice.name, half(choice)]).slice(0, 2), false, 32],
-    ['allocation', wanted('allocation', ['contiguous', 'growing', 'concat']).filter((choice) => !noCache.includes(choice)).slice(0, 3).map((choice) => choice.name), false, 48],
+    ['allocation', wanted('allocation', ['contiguous', 'concat']).filter((choice) => !noCache.includes(choice)).slice(0, 2).map((choice) => choice.name), false, 48],
     ['needle', forgetting.slice(0, 3).map((choice) => choice.name), true, 24],
   ];
   return all.filter(([, lanes]) => lanes.length > 0).map(([name, lanes, needle, maxNewTokens]) => ({ name, lanes: [reference, ...lanes].slice(0, MAX_LANES), needle, maxNewTokens }));
