@@ -33,8 +33,7 @@ export function linesOf(replies, state) {
     if (!answer || !model) return [];
     const rest = weights ? (model.series.weight_bytes ?? 0) + answer.settings.overhead_bytes * answer.settings.gpus : 0;
     const points = over === 'context' ? model.series.over_context : model.series.over_batch;
-    const size = (/** @type {import('./calculator-types.d.ts').Point} */ point) => (answer.machine ? point.stored_bytes : point.total_bytes);
-    return [{ index, name: model.name, x: points.map((point) => point[over] ?? 0), y: points.map((point) => rest + size(point)), rest }];
+    return [{ index, name: model.name, x: points.map((point) => point[over] ?? 0), y: points.map((point) => rest + point.stored_bytes), rest }];
   });
 }
 
@@ -77,13 +76,20 @@ export class Chart {
     const shown = answer ?? replies.find((reply) => reply.answer)?.answer;
     if (!shown) return;
     const { settings } = shown;
-    setText(this.title, fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, { what: weights ? t.chart.withWeights : shown.machine && settings.gpus > 1 ? fill(t.chart.cacheOn, { n: count(settings.gpus) }) : t.chart.cache, batch: count(settings.batch), context: count(settings.context) }));
+    setText(this.title, fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, { what: weights ? t.chart.withWeights : this.#counted(replies, settings.gpus), batch: count(settings.batch), context: count(settings.context) }));
     this.plot.label = this.#inWords(lines, limit, settings[over]);
     this.plot.table({
       caption: t.chart.table, headers: [t.chart.column[over], ...lines.map((line) => `${LETTERS[line.index]}: ${line.name}`)],
       rows: rowsOf(lines), cell: (value, column) => (value === null ? '' : typeof value === 'number' ? (column === 0 ? count(value) : `${both(value)} (${count(value)})`) : value),
     });
     void this.plot.draw(this.#traces(lines, settings[over], limit), this.#layout(lines, settings[over], limit, answer));
+  }
+
+  /** What the lines count, beside K and V. @param {Reply[]} replies @param {number} gpus */
+  #counted(replies, gpus) {
+    const more = replies.some(({ answer }) => answer?.models[0].fixed_state || answer?.models[0].indexer_bytes_per_token);
+    const what = more ? t.chart.kept : t.chart.cache;
+    return gpus > 1 ? fill(t.chart.onCards, { what, n: count(gpus) }) : what;
   }
 
   /** @param {Line[]} lines @param {number|null} limit @param {number} at */

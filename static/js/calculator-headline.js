@@ -37,15 +37,20 @@ function figure(name, label, value, below, className = '') {
   return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', {}, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'calc-below' }, line)));
 }
 
+/** The same size in other units; of a small one the bytes are all there is. @param {number} size @returns {string[]} */
+function sizes(size) {
+  return size < 1000 ? [] : [`= ${decimal(size)}`, `= ${exact(size)}`];
+}
+
 /** @param {Model} model @param {Settings} settings */
 function totalFigure(model, settings) {
   const label = fill(settings.batch === 1 ? t.head.totalOne : t.head.total, { tokens: count(settings.context), batch: count(settings.batch), dtype: settings.dtype });
-  return figure('total_bytes', label, binary(model.total_bytes), [`= ${decimal(model.total_bytes)}`, `= ${exact(model.total_bytes)}`, t.head.gib], 'calc-main');
+  return figure('total_bytes', label, binary(model.total_bytes), [...sizes(model.total_bytes), t.head.gib], 'calc-main');
 }
 
 /** @param {Model} model */
 function tokenFigure(model) {
-  const below = [`= ${decimal(model.bytes_per_token)}`, `= ${exact(model.bytes_per_token)}`];
+  const below = sizes(model.bytes_per_token);
   if (model.marginal_bytes_per_token !== model.bytes_per_token) below.push(fill(t.head.marginal, { bytes: exact(model.marginal_bytes_per_token) }));
   return figure('bytes_per_token', t.head.token, binary(model.bytes_per_token), below);
 }

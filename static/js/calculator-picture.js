@@ -83,7 +83,8 @@ export class Picture {
 
   /** One head's entry in one layer, enlarged: the vector of K above that of V, number by number. @param {Group} group @param {string|null} term */
   #entry(group, term) {
-    const x = WIDTH - ENTRY_WIDTH;
+    const last = this.#places[this.#places.length - 1];
+    const x = Math.min(WIDTH - ENTRY_WIDTH, last.x + last.width + 2 * BETWEEN);
     const cell = ENTRY_WIDTH / NUMBERS_SHOWN;
     const one = term === 'element_bytes' || term === 'scales';
     const latent = group.type === 'mla_latent';

@@ -60,8 +60,8 @@ export const calculatorTexts = {
   },
 
   bar: {
-    label: 'Memory of the card', title: '{card}: {bytes}', titleMany: '{gpus} × {card}: {bytes}', none: 'No card is chosen.', choose: 'Choose a card, or type its memory, to see what fits.',
-    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', free: 'free', unused: 'held back by the limit of {limit}', beyond: 'too much by' },
+    label: 'Memory of the card', title: '{card}: {bytes}', titleMany: '{gpus} × {card}: {bytes}', none: 'No card is chosen.', choose: 'Choose a card, or type its memory, to see what fits.', unknown: 'What fits is said where the parameters are known: a config.json or numbers can be given with them.',
+    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', more: 'cache and all else of this batch', free: 'free', unused: 'held back by the limit of {limit}', beyond: 'too much by' },
     noWeights: 'The weights and the overhead alone are too much by {bytes}.', noFit: 'The batch does not fit: {bytes} are missing.',
     heads: 'Each card keeps {kept} of {heads} KV heads.', copies: 'Each card keeps {kept} of {heads} KV heads, so that every head is there {copies} times.',
     latent: 'A latent cannot be split by heads, so each card keeps all of it.', prefix: 'The prefix of {n} tokens is stored once, in {once}; each sequence adds {further}.',
@@ -69,7 +69,7 @@ export const calculatorTexts = {
   beside: { title: 'The models side by side', columns: ['Model', 'Cache', 'A token', 'Sequences', 'Longest context', 'Tokens/s', '$ a million'] },
 
   chart: {
-    label: 'Bytes of the cache.', titleContext: '{what} over the context, batch {batch}', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', cacheOn: 'Cache on {n} cards', withWeights: 'Weights, overhead and cache',
+    label: 'Bytes of the cache.', titleContext: '{what} over the context, batch {batch}', titleBatch: '{what} over the batch, {context} tokens each', cache: 'Cache', kept: 'Cache and all else that sequences keep', onCards: '{what} on {n} cards', withWeights: 'Weights, overhead and cache',
     over: 'Over', overs: { context: 'Context', batch: 'Batch' }, scale: 'Scale', scales: { log: 'Log', linear: 'Linear' }, counted: 'Counted', counts: { cache: 'Cache', all: 'With weights' },
     column: { context: 'Context, tokens', batch: 'Batch, sequences' }, unit: { context: 'tokens', batch: 'sequences' }, table: 'Bytes by model', point: '{name}: {bytes} at {n} {unit}.', limitWords: 'There is room for {bytes}.',
     limit: 'memory', usable: 'usable memory {bytes}', room: 'room for {name}: {bytes}', noRoom: 'no room beside the weights',
