@@ -439,7 +439,7 @@ def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:  # noqa: F81
     assert "at step 14" in words
     assert "A token takes 768 B" in words  # 6 layers x 2 x 2 x 8 x 4 B
     wait_for_chart(page)
-    assert words in page.locator(".plot-area").get_attribute("aria-label")
+    page.wait_for_function("(words) => document.querySelector('.plot-area').ariaLabel.includes(words)", arg=words)
     page.evaluate("stage.show('batch')")
     page.wait_for_function("stage.name === 'batch' && stage.lens !== null")
     assert page.locator(".plot-area").count() == 0

@@ -172,6 +172,11 @@ export class Plot {
     return this.#view.xaxis ?? null;
   }
 
+  /** Is plotly there? Before, a drawing waits for its script. */
+  get isReady() {
+    return this.#plotly !== null;
+  }
+
   #chosen() {
     this.onZoom();
     void this.#redraw();

@@ -35,7 +35,7 @@ export function partsOf(series) {
   }));
   if (rest.length > 0) {
     const name = rest.length === 1 ? fill(t.parts.request, { letter: letterOf(rest[0]) }) : fill(t.parts.rest, { n: rest.length });
-    parts.push({ id: 'rest', name, color: 'request-e', pattern: '+', light: 'stored', slots: (at) => rest.reduce((sum, id) => sum + at.own(id), 0) });
+    parts.push({ id: 'rest', name, color: 'request-e', pattern: '+', light: 'stored', slots: (at) => Math.max(0, own.reduce((left, id) => left - at.own(id), at.stored - at.shared)) });
   }
   if (series.shared.some((slots) => slots > 0)) parts.unshift({ id: 'shared', name: t.parts.shared, color: 'shared', pattern: '', light: 'stored', slots: (at) => at.shared });
   parts.push({ id: 'wasted', name: t.parts.wasted, color: 'line-strong', pattern: 'x', light: 'wasted', slots: (at) => at.wasted });

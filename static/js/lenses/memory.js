@@ -20,8 +20,9 @@ import { texts } from './texts.js';
 /** @typedef {import('./memory-formula.js').Factor} Factor */
 
 const t = texts.memory;
-/** Milliseconds between two drawings of the chart while time runs. */
+/** Milliseconds between two drawings of the chart, or this multiple of what one takes. */
 const CHART_MS = 160;
+const CHART_SHARE = 4;
 /** Tokens of the question what another model would hold. */
 const LONG_CONTEXT = 131072;
 
@@ -37,6 +38,8 @@ class MemoryLens {
   /** The version of the model that the parts were made from. */
   seen = -1;
   drawnAt = 0;
+  /** Milliseconds that the last drawing took. */
+  cost = 0;
   /** What is on the chart. */
   drawn = '';
   timer = 0;
@@ -116,7 +119,7 @@ class MemoryLens {
   /** The chart follows at its own pace: numbers move with every step, drawing all of it takes longer. */
   #chart() {
     if (this.chart.hidden) return;
-    const wait = this.ctx.timeline.moving ? this.drawnAt + CHART_MS - performance.now() : 0;
+    const wait = this.drawnAt + Math.max(CHART_MS, CHART_SHARE * this.cost) - performance.now();
     clearTimeout(this.timer);
     this.timer = 0;
     if (wait > 0) this.timer = setTimeout(() => this.#drawChart(), wait);
@@ -146,7 +149,15 @@ class MemoryLens {
     });
     this.plot.label = fill(t.chart.label, { what: inBytes ? t.chart.bytes : t.chart.slots, now: this.describe() });
     this.plot.table({ caption: inBytes ? t.table.caption : t.table.captionSlots, ...numbersOf(model.series, this.parts, unit, hosts > 0), cell: (value) => (typeof value === 'number' ? count(value) : String(value)) });
-    void this.plot.draw(traces, layout);
+    void this.#paint(this.plot, traces, layout);
+  }
+
+  /** @param {Plot} plot @param {object[]} traces @param {object} layout */
+  async #paint(plot, traces, layout) {
+    const isFirst = !plot.isReady;
+    const from = performance.now();
+    await plot.draw(traces, layout);
+    if (!isFirst) this.cost = performance.now() - from;
   }
 
   /** @param {Factor|null} factor */
