@@ -68,7 +68,7 @@ export class Drawer {
       h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => ctx.ui.set({ drawerOpen: false }) } }, icon(PATHS.cross))),
       this.notice, form,
       h('details', {}, h('summary', {}, text.model), this.modelPart),
-      this.recordings.root);
+      this.recordings.root, otherPages());
     root.addEventListener('input', () => this.#settingsChanged());
   }
 
@@ -329,4 +329,11 @@ export class Drawer {
       model.self_check && h('p', {}, fill(text.selfCheck, { difference: model.self_check.max_difference.toPrecision(2), range: model.self_check.range.toPrecision(3) })),
       h('p', { class: 'hint' }, fill(text.fingerprint, { fingerprint: model.fingerprint.slice(0, 16) })));
   }
+}
+
+/** @returns {HTMLElement} */
+function otherPages() {
+  const { title, ...pages } = text.pages;
+  return h('nav', { class: 'other-pages', 'aria-label': title }, h('h3', {}, title),
+    h('ul', {}, Object.entries(pages).map(([name, [label, note]]) => h('li', {}, h('a', { href: name }, label), h('span', { class: 'hint' }, note)))));
 }

@@ -28,6 +28,8 @@ import { Address } from './address.js';
 /** Milliseconds of a frame that may go into folding ahead. */
 const FOLD_MS = 4;
 const FOLD_IDLE_MS = 24;
+/** From here on, as in the style sheet, the inspector lies over the picture and is opened when it is wanted. */
+const NARROW = '(max-width: 760px)';
 
 class App {
   constructor() {
@@ -109,6 +111,7 @@ class App {
     for (const query of ['(prefers-color-scheme: light)', '(prefers-reduced-motion: reduce)']) {
       matchMedia(query).addEventListener('change', () => this.#looksChanged());
     }
+    matchMedia(NARROW).addEventListener('change', ({ matches }) => { if (matches) ui.set({ inspectorOpen: false }); });
     byId('blank').addEventListener('click', () => ui.set({ blank: false }));
     addEventListener('resize', () => this.#mark('size'));
     document.addEventListener('visibilitychange', () => this.wake());

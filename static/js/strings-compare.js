@@ -93,7 +93,7 @@ export const compareLens = {
   },
   figures: {
     caption: 'Measured for request {letter}, {n} of {all} new tokens', figure: 'figure',
-    bytes_per_token: ['Cache per token', 'Bytes of K and V that one more token costs, scales included'], held_bytes: ['Cache held now', 'The blocks that the lane holds, scales and full-precision part included'],
+    bytes_per_token: ['Cache per token', 'Bytes of K and V that one more token costs, scales included'], held_bytes: ['Cache held', 'The blocks that the lane holds, scales and full-precision part included'],
     kv_projections: ['K/V projections so far', 'Tokens whose K and V were computed, counted'], read_bytes: ['Read by this step', 'Cache bytes that the last query read, as they are stored'],
     copied_bytes: ['Copied by growing', 'Bytes moved so far because the cache had to grow'], kept_share: ['Entries kept', 'Entries not forgotten, over all layers and heads'],
     first_token_ms: ['First token', 'Forward passes over the prompt, measured'], ms_per_token: ['Per token, median', 'Median of all tokens after the first, measured'],

@@ -561,6 +561,7 @@ export const strings = {
   },
 
   drawer: {
+    pages: { title: 'Beside the live model', calculator: ['Calculator', 'What any model’s cache takes, and what fits on a card'], traces: ['Traces', 'A day of requests through a prefix cache of any size'] },
     title: 'Prompt and settings',
     close: 'Close',
     prompt: 'Prompt',
