@@ -370,9 +370,11 @@ def _print(
         f"scheduler and pool with 16 requests: {serving.scheduler_share:.1%} of a step; the pool alone: "
         f"{serving.pool_ops_per_s:,.0f} operations per second"
     )
-    bits = ", ".join(f"{name} {ratio:.2f}" for name, ratio in lanes.decode.items())
+    second, bits = (
+        ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()) for ratios in (lanes.two_lanes, lanes.decode)
+    )
     console.print(
-        f"two lanes ÷ one at {lanes.context} tokens: {lanes.two_lanes:.2f}\n"
+        f"two lanes ÷ one at {lanes.context} tokens: {second}\n"
         f"speed of a decode from fewer bits ÷ from fp32: {bits}"
     )
     if grown:

@@ -75,7 +75,7 @@ def main(
     if needle:
         word, prompt = hide_needle(seed + len(before))
     if not all(text.strip() for text in before):
-        raise RequestError("A prompt of --before is empty; write at least one word, or leave it out.", code="empty_prompt")
+        raise RequestError("A prompt of --before is empty; write something, or leave it out.", code="empty_prompt")
     check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
