@@ -220,12 +220,12 @@ SCENARIOS = (
 )
 
 
-def find_scenario(name: str) -> Scenario:
-    """The scenario of that name, with or without its number. Raises `RequestError`."""
+def find_scenario(name: str, others: Sequence[str] = ()) -> Scenario:
+    """The scenario of that name, with or without its number. Raises `RequestError`, which names `others` too."""
     for scenario in SCENARIOS:
         if name in (scenario.name, scenario.name.partition("-")[2]):
             return scenario
-    names = ", ".join(scenario.name.partition("-")[2] for scenario in SCENARIOS)
+    names = ", ".join([*(scenario.name.partition("-")[2] for scenario in SCENARIOS), *others])
     raise RequestError(f"There is no scenario {name[:64]!r}; there are {names}.", code="no_such_scenario")
 
 

@@ -82,7 +82,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
         return SessionModel(session)
 
     def open_scenario(name: str) -> LiveModel:
-        found = None if name in TIMING_SCENARIOS else find_scenario(name)
+        found = None if name in TIMING_SCENARIOS else find_scenario(name, tuple(TIMING_SCENARIOS))
         if loaded.tokenizer is None:
             raise RequestError("Scenarios are prompts, and this model has no tokenizer.", code="no_tokenizer")
         make = partial(ModelSession, frame_budget=frame_bytes, keep_entries=True)
