@@ -8,7 +8,7 @@
 /** @typedef {import('./calculator-types.d.ts').Settings} Settings */
 
 const ADDRESS = 'api/calculator';
-const PAUSE_MS = 60;
+const PAUSE_MS = 30;
 const RETRY_MS = 2000;
 
 /** The server cannot be reached. */

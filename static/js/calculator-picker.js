@@ -72,7 +72,7 @@ export class Picker {
     this.none.textContent = this.none.hidden ? '' : fill(t.model.none, { text: clip(typed.trim(), MAX_SHOWN) });
     setAttribute(this.input, 'aria-expanded', String(!this.list.hidden));
     const at = this.#shown.findIndex((model) => model.model_id === this.#current);
-    this.#activate(typed.trim() === '' || at >= 0 ? at : 0);
+    this.#activate(typed.trim() === '' || at >= 0 ? at : Math.min(0, this.#shown.length - 1));
   }
 
   /** @param {Listed} model @param {number} index */

@@ -33,6 +33,7 @@ class Page {
   #announcing;
   /** @type {number|undefined} */
   #waiting;
+  #drawing = 0;
 
   /** @param {Choices} choices */
   constructor(choices) {
@@ -74,7 +75,7 @@ class Page {
   /** @param {string} what */
   #changed(what) {
     this.#show();
-    if (what === 'view') return this.chart.update(this.#replies);
+    if (what === 'view') return this.#draw();
     if (what === 'chosen') return this.#tell();
     this.asker.ask(this.state.models, this.state.settings);
   }
@@ -104,7 +105,7 @@ class Page {
     const beside = this.settings.fault(fault?.message ?? null, String(fault?.details.setting ?? ''));
     this.models.fault(beside ? null : fault);
     this.beside.update(this.#replies);
-    this.chart.update(this.#replies);
+    this.#draw();
     this.told.classList.toggle('is-old', fault !== null);
     this.told.hidden = answer === null;
     this.nothing.hidden = fault === null;
@@ -120,6 +121,12 @@ class Page {
     const { settings, models: [model] } = answer;
     const fits = model.capacity ? fill(t.spokenFits, { n: count(model.capacity.max_sequences) }) : '';
     this.#say(fault?.message ?? `${fill(t.spoken, { name: model.name, bytes: binary(model.total_bytes), exact: exact(model.total_bytes), tokens: count(settings.context), batch: count(settings.batch) })} ${fits}`);
+  }
+
+  /** The chart comes after the figures are on screen: it takes longer than all of them. */
+  #draw() {
+    cancelAnimationFrame(this.#drawing);
+    this.#drawing = requestAnimationFrame(() => setTimeout(() => this.chart.update(this.#replies)));
   }
 
   /** Where there was no answer yet: the setting as it is by default, or another model. @param {string} setting */
