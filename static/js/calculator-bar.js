@@ -46,7 +46,7 @@ export class Bar {
     replace(this.strip, drawn.map(({ name, bytes }) => h('span', { class: `calc-part calc-part-${name}`, style: { '--share': bytes / scale } })),
       beyond > 0 && h('span', { class: 'calc-line', style: { '--at': model.capacity.usable_bytes / scale } }));
     replace(this.keys, parts.map(({ name, bytes }) => h('li', { data: { part: name } }, h('span', { class: `calc-key calc-part-${name}` }),
-      h('span', {}, fill(t.bar.parts[name === 'cache' && (model.fixed_state || model.indexer_bytes_per_token) ? 'more' : name], { dtype: settings.weights_dtype, limit: percent(settings.utilisation) })), ' ',
+      h('span', {}, fill(t.bar.parts[name === 'cache' && (model.fixed_state || model.indexer_bytes_per_token) ? 'more' : name], { dtype: settings.weights_dtype })), ' ',
       h('b', { title: exact(bytes) }, both(bytes)), h('span', { class: 'calc-share' }, ` ${percent(bytes / all)}`))));
   }
 }

@@ -14,6 +14,9 @@ const FORMATS = /** @type {Format[]} */ (['link', 'text', 'csv', 'json']);
 const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_token', 'total_bytes', 'total_bytes_blocks', 'total_bytes_window_ignored', 'uncompressed_bytes_per_token', 'indexer_bytes_per_token']);
 const FOUND = /** @type {const} */ (['usable_bytes', 'weight_bytes', 'overhead_bytes', 'kv_budget_bytes', 'bytes_per_sequence', 'bytes_per_further_sequence', 'shared_prefix_bytes', 'fixed_state_bytes', 'batch_bytes', 'kv_heads_per_gpu', 'copies', 'max_sequences', 'max_sequences_without_prefix', 'tokens', 'longest_context', 'tokens_per_s', 'cost_per_million_tokens']);
 
+/** Browsers refuse an address that changes more than a hundred times in half a minute. */
+const ADDRESS_MS = 350;
+
 /** @param {Reply[]} replies @returns {Answer[]} */
 function answersOf(replies) {
   return replies.flatMap(({ answer }) => (answer ? [answer] : []));
@@ -55,6 +58,9 @@ export function textOf(replies, link) {
 }
 
 export class CopyBar {
+  /** @type {number|undefined} */
+  #writing;
+
   /** @param {() => Reply[]} replies @param {(text: string) => void} say */
   constructor(replies, say) {
     this.replies = replies;
@@ -70,7 +76,8 @@ export class CopyBar {
     const url = new URL(query, location.href);
     const fits = url.href.length <= MAX_LINK;
     this.link = fits ? url.href : '';
-    if (fits) history.replaceState(null, '', url);
+    clearTimeout(this.#writing);
+    if (fits) this.#writing = setTimeout(() => history.replaceState(null, '', url), ADDRESS_MS);
     setText(this.note, fits ? '' : fill(t.copy.tooLong, { n: count(url.href.length), max: count(MAX_LINK) }));
     this.note.hidden = fits;
     this.buttons[0].disabled = !fits;

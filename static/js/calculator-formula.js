@@ -52,7 +52,7 @@ export class FormulaPanel {
   /** @param {Formula} formula @param {number} group @param {string} unit */
   #line(formula, group, unit) {
     const factors = formula.terms.flatMap((term, index) => [index > 0 && h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'), this.#term(term, group)]);
-    return h('p', { class: 'calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-times' }, '='), h('b', {}, count(formula.value)), h('span', { class: 'calc-term-name' }, unit));
+    return h('p', { class: 'calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'calc-term-name' }, unit)));
   }
 
   /** @param {Term} term @param {number} group */

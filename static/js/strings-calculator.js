@@ -61,7 +61,7 @@ export const calculatorTexts = {
 
   bar: {
     label: 'Memory of the card', title: '{card}: {bytes}', titleMany: '{gpus} × {card}: {bytes}', none: 'No card is chosen.', choose: 'Choose a card, or type its memory, to see what fits.', unknown: 'What fits is said where the parameters are known: a config.json or numbers can be given with them.',
-    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', more: 'cache and all else of this batch', free: 'free', unused: 'held back by the limit of {limit}', beyond: 'too much by' },
+    parts: { weights: 'weights in {dtype}', overhead: 'overhead', cache: 'cache of this batch', more: 'cache and all else of this batch', free: 'free', unused: 'held back', beyond: 'too much by' },
     noWeights: 'The weights and the overhead alone are too much by {bytes}.', noFit: 'The batch does not fit: {bytes} are missing.',
     heads: 'Each card keeps {kept} of {heads} KV heads.', copies: 'Each card keeps {kept} of {heads} KV heads, so that every head is there {copies} times.',
     latent: 'A latent cannot be split by heads, so each card keeps all of it.', prefix: 'The prefix of {n} tokens is stored once, in {once}; each sequence adds {further}.',
