@@ -303,7 +303,10 @@ def test_the_page_shows_what_the_simulation_counts(page: Any) -> None:
     assert page.locator(".traces-rate").text_content() == "0.0%"
     assert f"{100 * best.hit_rate:.1f}% is the optimum in this cache" in page.locator(".traces-facts").text_content()
     rows = [row.split("\t") for row in page.locator(".traces-table tbody").inner_text().splitlines()]
-    assert rows[1][:4] == ["Optimum", f"{100 * best.hit_rate:.1f}%", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}"]
+    found = [f"{100 * best.hit_rate:.1f}%", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}", f"{best.evictions:,}"]
+    assert [rows[1][0], rows[1][1], *rows[1][3:]] == ["Optimum", *found]
+    assert page.get_by_role("heading", level=1).inner_text() == "A batch of documents"
+    assert "1,000 blocks of 512 tokens hold 512,000 tokens" in page.locator(".traces-facts").inner_text()
     assert "generated with seed 3" in page.locator("#asked").inner_text()
     label = page.locator(".traces-curve .plot-area").get_attribute("aria-label")
     assert f"at 1,000 blocks: LRU 0.0%, Optimum {100 * best.hit_rate:.1f}%" in label
@@ -340,6 +343,9 @@ def test_everything_is_in_the_link(page: Any, browser: Any, server: Running) -> 
     shown = ".traces-figure"
     assert watched.page.locator(shown).inner_text() == page.locator(shown).inner_text()
     assert "at 20,000 tokens per second" in watched.page.locator(shown).inner_text()
+    # a token of Llama 3.1 8B takes 131,072 bytes: 80 GiB / (512 × 131,072) = 1,280
+    holding = "80 GiB hold 1,280 blocks of 512 tokens: 655,360 tokens of Llama 3.1 8B in bf16"
+    assert holding in watched.page.locator(shown).inner_text()
     watched.page.close()
 
 
@@ -385,13 +391,19 @@ def test_a_link_to_a_file_that_is_gone(browser: Any, server: Running) -> None:
     message = watched.page.locator(".traces-message.traces-wrong")
     message.wait_for()
     assert "give the file again" in message.inner_text()
+    box = message.bounding_box()
+    assert box["y"] + box["height"] < 200
+    assert not watched.page.locator(".traces-curve").is_visible()
     assert len(watched.errors) == 1  # the browser's own line about the 400
     watched.page.close()
 
 
 def test_cancel(browser: Any, server: Running) -> None:
     watched = opened(browser, server.url, "?trace=agents&seed=991&policies=random,lfu")
-    watched.page.get_by_role("button", name="Cancel").click()
+    cancel = watched.page.get_by_role("button", name="Cancel")
+    cancel.wait_for()
+    assert cancel.bounding_box()["y"] < 200
+    cancel.click()
     watched.page.get_by_text("Cancelled; what was found so far stays.").wait_for()
     assert watched.page.get_by_role("button", name="Simulate").is_visible()
     assert watched.errors == []

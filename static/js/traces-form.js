@@ -2,7 +2,7 @@
 import { h, replace } from './dom.js';
 import { count, fill } from './text.js';
 import { MAX_PREFILL, POLICIES, natural } from './traces-state.js';
-import { nameOf, size } from './traces-text.js';
+import { cacheOf, nameOf, size } from './traces-text.js';
 import { traces as t } from './strings-traces.js';
 
 /** @typedef {import('./traces-state.js').Asked} Asked */
@@ -27,11 +27,14 @@ export class Form {
     this.boxes = [];
     this.runButton = h('button', { type: 'submit', class: 'primary' }, t.run);
     this.cancelButton = h('button', { type: 'button', class: 'secondary', hidden: true, on: { click: on.cancel } }, t.cancel);
-    this.bar = h('progress', { class: 'traces-progress', max: 1, value: 0, hidden: true, 'aria-label': t.working });
+    this.bar = h('progress', { class: 'traces-progress', max: 1, value: 0, hidden: true, 'aria-label': t.progress });
     this.message = h('p', { class: 'traces-message', role: 'status' });
-    root.append(this.#traces(), this.#capacity(), this.#policies(), this.#numbers(), h('div', { class: 'traces-run' }, this.runButton, this.cancelButton), this.bar, this.message);
+    /** How far a study is, and what went wrong; it stands above what was found. */
+    this.status = h('div', { class: 'traces-status' }, this.message, this.bar, this.cancelButton);
+    root.append(this.#traces(), this.#capacity(), this.#policies(), this.#numbers(), h('div', { class: 'traces-run' }, this.runButton));
     root.addEventListener('submit', (event) => {
       event.preventDefault();
+      this.status.scrollIntoView({ block: 'nearest' });
       on.changed();
     });
     this.show();
@@ -187,6 +190,25 @@ export class Form {
     this.boxes.forEach((box) => { box.checked = asked.policies.includes(box.value); });
   }
 
+  /** @param {string} trace a generated one or a file's id @returns {string} what it is called here */
+  titleOf(trace) {
+    const made = this.overview.generated.find((each) => each.trace === trace);
+    return made?.title ?? (trace === this.fileId ? this.fileName?.textContent : null) ?? t.fromLink;
+  }
+
+  /** What a cache is called: by its blocks, or by its memory where that was asked. @param {number} capacity in blocks @returns {string} */
+  cacheTitle(capacity) {
+    return this.asked.byMemory ? spaced(this.asked.memory) : cacheOf(capacity);
+  }
+
+  /** How much that holds. @param {number} capacity in blocks @param {number} blockSize in tokens @returns {string} empty without a limit */
+  holding(capacity, blockSize) {
+    if (capacity === 0) return '';
+    const { byMemory, memory, model, dtype } = this.asked;
+    const values = { blocks: cacheOf(capacity), size: count(blockSize), tokens: count(capacity * blockSize), memory: spaced(memory), dtype, model: this.overview.models.find((each) => each.model_id === model)?.name ?? model };
+    return fill(byMemory ? t.holdingMemory : t.holding, values);
+  }
+
   /** What the trace has, and which capacity that gave. @param {number} distinct blocks of the trace @param {number} capacity */
   known(distinct, capacity) {
     this.distinct = distinct;
@@ -206,9 +228,13 @@ export class Form {
   /** @param {number|null} progress 0–1; null: nothing runs */
   run(progress) {
     this.bar.hidden = this.cancelButton.hidden = progress === null;
-    this.runButton.hidden = progress !== null;
     if (progress !== null) this.bar.value = progress;
   }
+}
+
+/** 40 GiB of 40GiB. @param {string} memory as it was typed @returns {string} */
+function spaced(memory) {
+  return memory.replace(/^([\d.]+)\s*(?=\D)/, '$1 ');
 }
 
 /** @param {string} text @param {HTMLElement} input */

@@ -7,28 +7,34 @@ import { traces as t } from './strings-traces.js';
 
 /** @typedef {import('./traces-api.js').Job} Job */
 /** @typedef {import('./traces-state.js').Asked} Asked */
+/** What the trace and the cache are called, and how much the cache holds. @typedef {{title: string, cache: string, holding: string}} Names */
 
 export class Found {
   /** @param {HTMLElement} root @param {(blocks: number) => void} choose a capacity */
   constructor(root, choose) {
     this.figure = h('div', { class: 'traces-figure' });
     this.faults = h('div', { class: 'traces-faults', hidden: true });
+    this.title = h('h1', { class: 'traces-title' });
     this.ofTrace = h('p', { class: 'hint traces-of' });
     const roots = { curve: chart('traces-curve'), course: chart('traces-course'), reuse: chart('traces-reuse') };
     this.courseLead = h('p', { class: 'hint' });
     this.first = h('p', { class: 'hint' });
     this.table = h('div', { class: 'traces-table', tabindex: '0', role: 'region', 'aria-label': t.policies });
-    root.append(this.figure, h('a', { class: 'secondary traces-change', href: '#asked' }, t.change), this.faults,
+    this.root = root;
+    root.classList.add('traces-none');
+    root.append(h('div', { class: 'traces-trace' }, this.title, this.ofTrace), this.figure, h('a', { class: 'secondary traces-change', href: '#asked' }, t.change), this.faults,
       part(t.curve, h('p', { class: 'hint' }, t.curveLead), roots.curve, 'traces-wide'), this.table,
-      h('div', { class: 'traces-pair' }, part(t.course, this.courseLead, roots.course), part(t.reuse, h('div', {}, h('p', { class: 'hint' }, t.reuseLead), this.first), roots.reuse)), this.ofTrace);
+      h('div', { class: 'traces-pair' }, part(t.course, this.courseLead, roots.course), part(t.reuse, h('div', {}, h('p', { class: 'hint' }, t.reuseLead), this.first), roots.reuse)));
     this.charts = new Charts(roots, choose);
   }
 
-  /** @param {Job} job @param {Asked} asked */
-  show(job, asked) {
+  /** @param {Job} job @param {Asked} asked @param {Names} names */
+  show(job, asked, names) {
     const { summary, capacity } = job;
     if (!summary || capacity === null) return;
-    this.#figure(job, asked, capacity);
+    this.root.classList.remove('traces-none');
+    this.title.textContent = names.title;
+    this.#figure(job, asked, names);
     this.#faults(summary.bad_lines, summary.faults);
     const n = (/** @type {number} */ value) => count(value);
     this.ofTrace.textContent = fill(t.ofTrace, { requests: n(summary.requests), tokens: n(summary.total_tokens), references: n(summary.references), blocks: n(summary.distinct_blocks), size: n(summary.block_size) });
@@ -45,8 +51,8 @@ export class Found {
     this.charts.draw(job, asked.policies, blocks);
   }
 
-  /** @param {Job} job @param {Asked} asked @param {number} capacity */
-  #figure(job, asked, capacity) {
+  /** @param {Job} job @param {Asked} asked @param {Names} names */
+  #figure(job, asked, names) {
     const lead = leading(asked.policies);
     const point = lead === null ? undefined : job.points[lead];
     if (!lead || !point) {
@@ -57,10 +63,11 @@ export class Found {
     const total = point.total_tokens;
     const facts = [
       h('p', {}, h('strong', {}, fill(t.saved, { time: span(point.hit_tokens / asked.prefill) })), h('span', { class: 'hint' }, fill(t.savedHint, { hits: count(point.hit_tokens), tokens: count(total), speed: count(asked.prefill) }))),
+      names.holding && h('p', {}, names.holding),
       optimum && lead !== 'optimum' && h('p', {}, fill(t.bound, { rate: rate(optimum.hit_rate) })),
       h('p', {}, fill(t.ceiling, { rate: rate(total && job.summary ? job.summary.most_hit_tokens / total : 0) })),
     ];
-    replace(this.figure, h('p', { class: 'traces-lead' }, h('span', { class: 'traces-rate' }, rate(point.hit_rate)), h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: cacheOf(capacity) }))), h('div', { class: 'traces-facts' }, facts));
+    replace(this.figure, h('p', { class: 'traces-lead' }, h('span', { class: 'traces-rate' }, rate(point.hit_rate)), h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: names.cache }))), h('div', { class: 'traces-facts' }, facts));
   }
 
   /** @param {number} n @param {string[]} faults */
@@ -73,7 +80,7 @@ export class Found {
   #table(job, asked, capacity) {
     const row = (/** @type {string} */ policy) => {
       const point = job.points[policy];
-      const cells = point ? [rate(point.hit_rate), count(point.hit_tokens), count(point.hit_blocks), count(point.evictions), span(point.hit_tokens / asked.prefill)] : Array(5).fill(t.pending);
+      const cells = point ? [rate(point.hit_rate), span(point.hit_tokens / asked.prefill), count(point.hit_tokens), count(point.hit_blocks), count(point.evictions)] : Array(5).fill(t.pending);
       return h('tr', {}, h('th', { scope: 'row' }, h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)), cells.map((text) => h('td', {}, text)));
     };
     replace(this.table, h('table', {}, h('caption', {}, fill(t.table, { blocks: cacheOf(capacity) })),

@@ -28,6 +28,7 @@ class Page {
       changed: () => void this.run(), file: (file) => void this.send(file), cancel: () => void this.cancel(),
       preview: (blocks) => this.job && this.found.preview(this.job, this.asked, blocks),
     });
+    byId('found').prepend(this.form.status);
     this.looks = pageLooks();
     this.looks.changes.on(() => this.save());
   }
@@ -45,7 +46,7 @@ class Page {
     this.save();
     if (!this.asked.policies.length) {
       this.form.run(null);
-      if (this.job) this.found.show(this.job, this.asked);
+      if (this.job) this.#draw(this.job);
       return;
     }
     this.form.run(0);
@@ -74,7 +75,7 @@ class Page {
     if (job.summary && job.capacity !== null && shows !== this.shown) {
       this.shown = shows;
       this.form.known(job.summary.distinct_blocks, job.capacity);
-      this.found.show(job, this.asked);
+      this.#draw(job);
     }
     this.form.run(runs ? job.progress : null);
     const work = job.message === 'reading' || job.message === '' ? t.reading : fill(t.working, { policy: nameOf(job.message) });
@@ -83,6 +84,13 @@ class Page {
     const lead = leading(this.asked.policies);
     if (job.state !== 'done' || !lead || !job.points[lead] || job.capacity === null) return;
     byId('live').textContent = fill(t.done, { policy: nameOf(lead), rate: rate(job.points[lead].hit_rate), blocks: cacheOf(job.capacity) });
+  }
+
+  /** @param {api.Job} job whose summary and capacity are known */
+  #draw(job) {
+    const { summary, capacity, trace } = job;
+    if (!summary || capacity === null) return;
+    this.found.show(job, this.asked, { title: this.form.titleOf(trace), cache: this.form.cacheTitle(capacity), holding: this.form.holding(capacity, summary.block_size) });
   }
 
   async cancel() {
