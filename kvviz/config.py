@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kvviz.errors import ConfigError
+from kvviz.plain import MAX_SHOWN_NUMBER, shown
 
 MAX_BLOCK_SIZE = 256
 MAX_NUM_BLOCKS = 65_536
@@ -24,11 +25,16 @@ Preemption = Literal["recompute", "swap"]
 EvictionPolicy = Literal["lru", "fifo", "lfu", "random"]
 
 
+def _came(value: object) -> str:
+    """Whole numbers with the digits of the limits beside them, the rest in words."""
+    return str(value) if type(value) is int and abs(value) < MAX_SHOWN_NUMBER else shown(value)
+
+
 def check_range(name: str, value: int, low: int, high: int) -> None:
     """Raise `ConfigError` unless `low` <= `value` <= `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(
-            f"{name} must be a whole number from {low} to {high}, but is {value!r}; choose one in that range.",
+            f"{name} must be a whole number from {low} to {high}, but is {_came(value)}; choose one in that range.",
             setting=name,
             low=low,
             high=high,
@@ -39,7 +45,7 @@ def check_number(name: str, value: float, low: float, high: float) -> None:
     """Raise `ConfigError` unless `low` <= `value` <= `high`; not a number never is."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(
-            f"{name} must be a number from {low} to {high}, but is {value!r}; choose one in that range.",
+            f"{name} must be a number from {low} to {high}, but is {_came(value)}; choose one in that range.",
             setting=name,
             low=low,
             high=high,
@@ -50,7 +56,7 @@ def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
     """Raise `ConfigError` unless `value` is one of `choices`, and of the same type."""
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         words = " or ".join(str(choice) for choice in choices)
-        raise ConfigError(f"{name} must be {words}, but is {value!r}; choose one of them.", setting=name)
+        raise ConfigError(f"{name} must be {words}, but is {shown(value)}; choose one of them.", setting=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

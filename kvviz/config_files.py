@@ -23,7 +23,7 @@ def subject_of(
     Raises `ConfigError` and `ModelError`.
     """
     typed = {name: number for name, number in numbers.items() if number is not None}
-    ways = [way for way in (model, config, typed) if way]
+    ways = [way for way in (model, config, typed or None) if way is not None]
     if len(ways) > 1:
         raise ConfigError(
             "A model is named once, but several ways were taken; give a model of the list, --config, or its numbers.",
@@ -31,7 +31,13 @@ def subject_of(
         )
     if typed:
         return Subject.typed(typed, num_parameters=num_parameters)
-    name = config or model or DEFAULT_MODEL
+    name = next((way for way in (config, model) if way is not None), DEFAULT_MODEL)
+    if not name:
+        raise ConfigError(
+            "A model's name or file is expected, but an empty text came; name one, or leave it out for "
+            f"{DEFAULT_MODEL}.",
+            setting="model",
+        )
     path = Path(name)
     if name == "-" or _is_path(path):
         text = sys.stdin.buffer.read(MAX_CONFIG_BYTES + 1) if name == "-" else _read(path)

@@ -362,6 +362,17 @@ def test_an_unknown_type_with_ordinary_fields_says_what_was_assumed() -> None:
             "layer_types of the config may have 4,096 items, but has 1,000,000",
         ),
         ({"kv_lora_rank": 512}, "The config has no qk_rope_head_dim, "),
+        ({"layer_types": "full_attention"}, "layer_types of the config must be a list, but is 'full_attention'"),
+        ({"block_configs": {"0": {}}}, "block_configs of the config must be a list, but is an object"),
+        ({"hybrid_override_pattern": 7}, "hybrid_override_pattern of the config must be a list, but is 7"),
+        ({"num_key_value_heads": [1, 2]}, "The config has 4 layers, but num_key_value_heads names the heads of 2 only"),
+        ({"num_attention_heads": [8, 8, 8]}, "The config has 4 layers, but num_attention_heads names the heads of 3"),
+        (
+            {"attention_chunk_size": 64, "no_rope_layers": [1, 1]},
+            "no_rope_layers of the config must have 1 or 0 for each",
+        ),
+        ({"attention_chunk_size": 64, "no_rope_layers": ["no"] * 4}, "no_rope_layers of the config must have 1 or 0"),
+        ({"multi_query": "no"}, "multi_query of the config must be true or false, but is 'no'"),
     ],
 )
 def test_a_config_that_lacks_or_breaks_something_gets_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -443,14 +454,26 @@ def test_typed_numbers() -> None:
         ({"layers": 2, "latent_dim": 2}, "The geometry lacks rotary_dim; type it."),
         ({"layers": 0, "kv_heads": 2, "head_dim": 2}, "layers must be a whole number from 1 to 4096, but is 0"),
         ({"layers": 2, "heads": 2}, "The geometry has no 'heads'; its numbers are layers, "),
-        ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 1}, "1 layers with a window need a window"),
-        ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 3, "window": 9}, "3 layers with a window need"),
+        ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 1}, "1 windowed layers need a window"),
+        (
+            {"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 3, "window": 9},
+            "3 windowed layers need a window",
+        ),
     ],
 )
 def test_senseless_numbers_get_one_sentence(numbers: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         geometry_of_numbers(numbers)
     assert error.value.message.startswith(sentence)
+
+
+@pytest.mark.parametrize("num_parameters", [-3, 0, 10**15])
+def test_parameters_have_limits_however_the_model_is_given(num_parameters: int) -> None:
+    geometry = {"layers": 2, "kv_heads": 2, "head_dim": 2}
+    with pytest.raises(ConfigError, match=r"^num_parameters must be a whole number from 1 to"):
+        Subject.typed(geometry, num_parameters=num_parameters)
+    with pytest.raises(ConfigError, match=r"^num_parameters must be a whole number from 1 to"):
+        Subject.of_config(LLAMA, num_parameters=num_parameters)
 
 
 # Bytes of numbers, formulas

@@ -19,7 +19,6 @@ from kvviz.memory.subject import Subject
 
 #: Models that may be compared in one answer.
 MAX_MODELS = 4
-MAX_PARAMETERS = 10**14
 #: The largest whole number that other programs read out of JSON.
 MAX_FIGURE = 2**63 - 1
 #: A series reaches at least so far.

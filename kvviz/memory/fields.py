@@ -105,14 +105,21 @@ class Fields:
         return found
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A field that says yes or no."""
+        """A field that says yes or no. Raises `ModelError` for what is neither."""
         value = self.values.get(name)
+        if value is not None and value not in (True, False):
+            raise _wrong(name, "true or false", value)
         return default if value is None else bool(value)
 
-    def items(self, *names: str) -> list[Any] | None:
-        """A list with an item for each layer, by the first of its names that is there, or None. Raises `ModelError`."""
+    def items(self, *names: str, or_number: bool = False) -> list[Any] | None:
+        """A list with an item for each layer, by the first of its names that is there, or None.
+
+        `or_number`: a field that has one number for all layers is no list and passed over. Raises `ModelError`.
+        """
         for name in names:
             value = self.values.get(name)
+            if value is not None and not isinstance(value, list | tuple) and not or_number:
+                raise _wrong(name, "a list", value)
             if isinstance(value, list | tuple):
                 if len(value) > MAX_LAYERS:
                     raise ModelError(
@@ -145,6 +152,14 @@ def printable(name: Any) -> str:
     """A name out of a config as it can be shown on one line; empty where it is no text."""
     text = name[:MAX_NAME_LENGTH] if isinstance(name, str) else ""
     return "".join(character for character in text if character.isprintable()).strip()
+
+
+def _wrong(name: str, expected: str, value: Any) -> ModelError:
+    return ModelError(
+        f"{name} of the config must be {expected}, but is {shown(value)}; give a model's config.json as it is.",
+        code="bad_config",
+        field=name,
+    )
 
 
 def whole(value: Any, name: str, low: int = 1) -> int:

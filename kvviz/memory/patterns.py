@@ -140,9 +140,8 @@ def _role(word: Any, index: int) -> Role:
 def _words(fields: Fields) -> Sequence[Any] | None:
     """The config's own word for each layer, where it has a list of them."""
     words = fields.items("layer_types", "layers_block_type")
-    if words is None and isinstance(fields.get("hybrid_override_pattern"), str):
-        pattern: str = fields.get("hybrid_override_pattern")
-        words = list(pattern[: MAX_LAYERS + 1])
+    if words is None and (letters := fields.get("hybrid_override_pattern")) is not None:
+        words = list(letters[: MAX_LAYERS + 1]) if isinstance(letters, str) else fields.items("hybrid_override_pattern")
     if words is None and (pattern_of_types := fields.items("block_types", "_block_types")):
         words = (pattern_of_types * MAX_LAYERS)[: fields.need(*LAYER_NAMES)]
     if words is None and (numbers := fields.items("hybrid_layer_pattern")) is not None:
@@ -183,9 +182,16 @@ def _by_chunks(fields: Fields, num_layers: int) -> list[Role] | None:
     rotary = fields.items("no_rope_layers")
     if not rotary and not fields.model_type.startswith("llama4"):
         return ["chunked"] * num_layers
-    if not rotary or len(rotary) < num_layers:
+    if not rotary:
         interval = fields.number("no_rope_layer_interval") or 4
         rotary = [(index + 1) % interval != 0 for index in range(num_layers)]
+    if len(rotary) < num_layers or any(flag not in (0, 1) for flag in rotary):
+        raise ModelError(
+            f"no_rope_layers of the config must have 1 or 0 for each of its {num_layers:,} layers, but has something "
+            "else; give a model's config.json as it is.",
+            code="bad_config",
+            field="no_rope_layers",
+        )
     return ["chunked" if rotary[index] else "full" for index in range(num_layers)]
 
 

@@ -41,7 +41,9 @@ def layers_of(fields: Fields, roles: Sequence[Role]) -> list[LayerGroup]:
     if blocks is not None:
         return _by_blocks(fields, blocks, len(roles))
     shared = _shared(fields, len(roles))
-    is_listed = "per_layer_config" in fields or fields.items(*HEAD_NAMES, *KV_HEAD_NAMES) is not None
+    for names in (HEAD_NAMES, KV_HEAD_NAMES):
+        _check_length(fields, names, len(roles))
+    is_listed = "per_layer_config" in fields or fields.items(*HEAD_NAMES, *KV_HEAD_NAMES, or_number=True) is not None
     by_role = {} if is_listed else {role: _layer(fields, 0, role) for _, role in own}
     return [
         by_role.get(role) or _layer(fields, index, role)
@@ -50,9 +52,20 @@ def layers_of(fields: Fields, roles: Sequence[Role]) -> list[LayerGroup]:
     ]
 
 
+def _check_length(fields: Fields, names: Sequence[str], num_layers: int) -> None:
+    listed = fields.items(*names, or_number=True)
+    if listed is not None and len(listed) < num_layers:
+        raise ModelError(
+            f"The config has {num_layers:,} layers, but {names[0]} names the heads of {len(listed):,} only; name all "
+            "of them.",
+            code="bad_config",
+            field=names[0],
+        )
+
+
 def _is_without_heads(fields: Fields, index: int) -> bool:
     """Whether a list of KV heads by layer has none for this one."""
-    listed = fields.items(*KV_HEAD_NAMES)
+    listed = fields.items(*KV_HEAD_NAMES, or_number=True)
     return listed is not None and index < len(listed) and listed[index] == 0
 
 
@@ -77,9 +90,9 @@ def is_shared(fields: Fields) -> bool:
 
 def query_heads_of(fields: Fields, index: int = 0) -> int:
     """Query heads of a layer. Raises `ModelError` where the config has none."""
-    listed = fields.items(*HEAD_NAMES)
+    listed = fields.items(*HEAD_NAMES, or_number=True)
     if listed:
-        return whole(listed[min(index, len(listed) - 1)], "num_query_heads")
+        return whole(listed[index], "num_query_heads")
     return fields.need(*HEAD_NAMES)
 
 
@@ -94,9 +107,9 @@ def _kv_heads(fields: Fields, index: int, query_heads: int) -> int:
         return attention.number("kv_n_heads") or query_heads
     if attention.get("attn_type") == "multiquery_attention":
         return 1
-    listed = fields.items(*KV_HEAD_NAMES)
+    listed = fields.items(*KV_HEAD_NAMES, or_number=True)
     if listed:
-        return whole(listed[min(index, len(listed) - 1)], "num_kv_heads")
+        return whole(listed[index], "num_kv_heads")
     if fields.model_type == "falcon" and not fields.flag("new_decoder_architecture"):
         return query_heads if "multi_query" in fields else 1
     return fields.number(*KV_HEAD_NAMES) or query_heads

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kvviz.config import check_range
 from kvviz.memory.estimate import estimated_parameters
 from kvviz.memory.geometry import Geometry
 from kvviz.memory.models import find_model
 from kvviz.memory.parameters import Parameters, parameters_of
 from kvviz.memory.reading import geometry_of_config
 from kvviz.memory.typed import geometry_of_numbers
+
+MAX_PARAMETERS = 10**14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +43,13 @@ class Subject:
     def of_config(
         cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
-        """A model by its config. Parameters that nobody gives are estimated where they can be. Raises `ModelError`."""
+        """A model by its config. Parameters that nobody gives are estimated where they can be.
+
+        Raises `ModelError`, and `ConfigError` for a number of parameters outside its limits.
+        """
+        _check_parameters(num_parameters)
         geometry = geometry_of_config(config, name)
-        total = num_parameters or estimated_parameters(config, geometry)
+        total = estimated_parameters(config, geometry) if num_parameters is None else num_parameters
         return cls(
             geometry=geometry,
             parameters=None if total is None else parameters_of(config, total),
@@ -54,7 +61,13 @@ class Subject:
         cls, numbers: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
         """A model by its numbers, see `geometry_of_numbers`. Raises `ConfigError`."""
+        _check_parameters(num_parameters)
         return cls(
             geometry=geometry_of_numbers(numbers, name),
             parameters=None if num_parameters is None else Parameters(total=num_parameters),
         )
+
+
+def _check_parameters(num_parameters: int | None) -> None:
+    if num_parameters is not None:
+        check_range("num_parameters", num_parameters, 1, MAX_PARAMETERS)

@@ -52,8 +52,8 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     windowed = given.get("windowed_layers", layers if window is not None else 0)
     if windowed > layers or (windowed and window is None):
         raise ConfigError(
-            f"{windowed:,} layers with a window need a window and no fewer layers, but there are {layers:,} layers and "
-            f"the window is {window}; change one of them.",
+            f"{windowed:,} windowed layers need a window and at least as many layers, but the layers are {layers:,} "
+            f"and the window is {shown(window)}; change one of them.",
             setting="windowed_layers",
         )
     kv_heads = 1 if is_latent else given["kv_heads"]

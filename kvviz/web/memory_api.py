@@ -14,11 +14,12 @@ from starlette.responses import Response
 from kvviz.errors import ConfigError, RequestError
 from kvviz.memory import Settings, Subject, calculate, listing, parse_config
 from kvviz.memory.bandwidth import Reads, bandwidth_series
-from kvviz.memory.calculator import MAX_MODELS, MAX_PARAMETERS
+from kvviz.memory.calculator import MAX_MODELS
 from kvviz.memory.cards import CARDS, Card, find_card
 from kvviz.memory.fields import MAX_CONFIG_BYTES
 from kvviz.memory.models import BANDWIDTH_DTYPES, BIG_MODELS
 from kvviz.memory.settings import MAX_BATCH
+from kvviz.memory.subject import MAX_PARAMETERS
 from kvviz.plain import clipped, fault_in_words
 from kvviz.session import Session
 from kvviz.sessions import Sessions
@@ -29,6 +30,8 @@ HERE = "here"
 MAX_ID_LENGTH = 80
 #: Of a question to the calculator: some configs and the settings.
 MAX_BODY_BYTES = MAX_MODELS * MAX_CONFIG_BYTES
+#: How pydantic calls one of the two ways to write a config.
+_CONFIG_TYPE = "dict[str,any]"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -167,7 +170,7 @@ async def _question(request: Request) -> Question:
         raise RequestError("The question is no JSON; send an object as docs/memory.md describes it.") from None
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"]) or "question"
+        place = ".".join(str(part) for part in fault["loc"] if part != _CONFIG_TYPE) or "question"
         raise RequestError(f"{clipped(repr(place)[1:-1])}: {fault_in_words(fault)}; see docs/memory.md.") from None
 
 
