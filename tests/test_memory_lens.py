@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -272,8 +273,16 @@ def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:  # noqa: 
             at["held"] * per_token, rel=0.005
         )
         legend = [text.split() for text in page.locator(".memory-item").all_inner_texts()]
-        shown = {words[1]: in_bytes(*words[2:]) for words in legend if words[0] == "Request"}
+        # every part of the chart is named; those that hold nothing now have no figure
+        assert [words[1] for words in legend if words[0] == "Request"] == ["A", "B", "C"]
+        shown = {words[1]: in_bytes(*words[2:]) for words in legend if words[0] == "Request" and len(words) > 2}
         assert shown.keys() == {chr(65 + int(request)) for request in at["own"]}
+        most = max(each["held"] for each in expected[: step + 1])
+        told = re.search(r"most so far (\S+) (\S+), in step (\d+)", page.locator(".memory-of").first.inner_text())
+        assert (told is not None) == (most > at["held"])
+        if told:
+            assert in_bytes(told[1], told[2]) == pytest.approx(most * per_token, rel=0.005)
+            assert int(told[3]) == next(n for n, each in enumerate(expected) if each["held"] == most)
         for request, slots in at["own"].items():
             assert shown[chr(65 + int(request))] == pytest.approx(slots * per_token, rel=0.005)
     wait_for_chart(page)
@@ -339,7 +348,7 @@ def test_nothing_is_empty_before_the_first_write(page: Any) -> None:  # noqa: F8
     open_lens(page, (header, records[:first]))
     told = page.locator(".memory-empty").inner_text()
     assert "Nothing is cached yet." in told
-    assert "512 B each, in blocks of 4 tokens, until the pool of 8 KiB is full" in told
+    assert "512 B each. They go into blocks of 4 tokens; the pool of 8 KiB has room for 16." in told
     assert page.locator(".memory-chart").is_hidden()
     assert page.locator(".memory-key").inner_text() == "0 B"
     page.evaluate("(rest) => { log.append(rest); stage.dirty.add('world'); go(1); }", records[first:])
@@ -464,7 +473,7 @@ def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:  # noq
         wait_for_chart(page)
         page.get_by_role("button", name="Zoom in").press("Enter")
         page.wait_for_function("document.querySelector('.plot-area')._fullLayout.xaxis.range[0] > 0")
-        assert page.locator(".memory-what-if a").get_attribute("href").startswith("calculator?model=llama-3.1-70b")
+        assert page.locator(".memory-what-if a").get_attribute("href").startswith("calculator?model=llama-3.1-70b&gpu=h100&gpus=4")
         assert watched.errors == []
         assert watched.foreign == []
         page.close()

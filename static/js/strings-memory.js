@@ -8,15 +8,15 @@ export const memoryTexts = {
   slots: '{n} slots',
   figures: {
     held: 'held of {capacity}', blocks: '{held} of {all} blocks', heldSlots: 'slots held of {capacity}',
-    rate: 'per token', rateSlots: 'slot per token', grew: '{delta} in step {step}', same: 'no new block in step {step}', token: '1 slot',
+    rate: 'per token', rateSlots: 'slot per token', grew: '{delta} in step {step}', same: 'no new block in step {step}', token: '1 slot', most: 'most so far {most}, in step {step}',
   },
-  parts: { request: 'Request {letter}', rest: '{n} other requests', shared: 'Shared, counted once', wasted: 'Wasted', cached: 'Cached, free', host: 'Host tier', free: 'Never used or blank' },
+  parts: { request: 'Request {letter}', rest: '{n} other requests', shared: 'Shared, counted once', wasted: 'Wasted', cached: 'Cached, free', host: 'Host tier' },
+  partNotes: { wasted: 'held, but empty', cached: 'kept for a later hit' },
   partHints: {
     shared: 'Blocks that several requests hold, each counted once',
     wasted: 'Slots of held blocks with no entry in them, or with one that a policy has dropped',
     cached: 'Free blocks that keep a prefix for later: the first to go when a block is needed',
     host: 'Blocks in the host’s memory, beside the pool',
-    free: 'Free blocks with nothing in them',
     rest: 'Requests that held less than the ones with a colour of their own',
   },
   chart: {
@@ -54,8 +54,8 @@ export const memoryTexts = {
     crossed: 'Since step {step} the cache takes more than the weights.',
     crossing: 'The cache outweighs the weights from {tokens} tokens on.', crossingPool: 'The cache outweighs the weights from {tokens} tokens on; this pool ends at {pool}.',
   },
-  whatIf: { text: 'At 128K tokens this model would hold {bytes}.', ask: 'And a 70B model on an H100?', link: 'Ask the calculator', href: 'calculator?model=llama-3.1-70b&gpu=h100&context=131072' },
-  empty: { title: 'Nothing is cached yet.', long: 'The first step writes K and V of every token that it computes: {bytes} each, in blocks of {size} tokens, until the pool of {capacity} is full.', longSlots: 'The first step takes blocks of {size} slots, until all {capacity} slots are held.' },
+  whatIf: { text: 'At 128K tokens this model would hold {bytes}.', ask: 'And a 70B model on four H100 cards?', link: 'Ask the calculator', href: 'calculator?model=llama-3.1-70b&gpu=h100&gpus=4&context=131072' },
+  empty: { title: 'Nothing is cached yet.', long: 'The first step writes K and V of every token that it computes: {bytes} each. They go into blocks of {size} tokens; the pool of {capacity} has room for {tokens}.', longSlots: 'The first step takes blocks of {size} slots, until all {capacity} slots are held.' },
   describe: '{held} of {capacity} are held at step {step}, in {blocks}: {parts}. A token takes {rate}.',
   describeEmpty: 'Nothing is cached yet at step {step}. A token takes {rate}; the pool has {capacity}.',
 };

@@ -34,7 +34,7 @@ export class MemoryBeside {
     ];
     const most = Math.max(...rows.map((row) => row.value), 1);
     replace(this.list, rows.map(({ name, value, kind }) => h('div', { class: 'memory-bar-row' }, h('dt', {}, name), h('dd', {},
-      h('span', { class: 'memory-track', 'aria-hidden': 'true' }, h('span', { class: `memory-length memory-length-${kind}`, style: { width: `${(100 * value) / most}%` } })), h('b', {}, bytes(value))))));
+      h('span', { class: 'memory-track', 'aria-hidden': 'true' }, h('span', { class: `memory-length memory-length-${value > 0 ? kind : 'none'}`, style: { width: `${(100 * value) / most}%` } })), h('b', {}, bytes(value))))));
     replace(this.note, noteOf(header, crossing, pool));
   }
 }

@@ -90,7 +90,7 @@ function layoutOf({ series, parts, position, inBytes, unit, capacity, weights, c
   const shapes = [{ type: 'line', xref: 'paper', yref: 'y', x0: 0, x1: 1, y0: capacity, y1: capacity, line: { color: 'var(--ink)', width: 2, dash: 'solid' } }];
   const label = { showarrow: false, font: { size, color: 'var(--ink)' }, bgcolor: 'var(--ground)/0.8', borderpad: 2 };
   /** @type {Parts[]} */
-  const annotations = [{ ...label, xref: 'paper', x: isLate ? 0 : 1, xanchor: isLate ? 'left' : 'right', yref: isLow ? 'paper' : 'y', y: isLow ? 1 : capacity, yanchor: isLow ? 'top' : 'bottom', text: fill(isLow ? t.chart.capacityFar : t.chart.capacity, { capacity: said(capacity) }) }];
+  const annotations = [{ ...label, xref: 'paper', x: isLate ? 0 : 1, xanchor: isLate ? 'left' : 'right', yref: isLow ? 'paper' : 'y', y: isLow ? 1 : capacity, yanchor: isLow ? 'top' : 'bottom', yshift: isLow ? 0 : 2, text: fill(isLow ? t.chart.capacityFar : t.chart.capacity, { capacity: said(capacity) }) }];
   if (isLow) shapes.pop();
   if (weights > 0 && weights <= top) {
     shapes.push({ type: 'line', xref: 'paper', yref: 'y', x0: 0, x1: 1, y0: weights, y1: weights, line: { color: 'var(--warn)', width: 2, dash: 'dash' } });

@@ -26,25 +26,25 @@ export class MemoryNow {
       this.bar, this.legend);
   }
 
-  /** @param {Header} header @param {Part[]} parts @param {MemoryAt} at @param {MemoryAt} before */
-  show(header, parts, at, before) {
+  /** @param {Header} header @param {Part[]} parts @param {MemoryAt} at @param {MemoryAt} before @param {{held: number, step: number}} most so far */
+  show(header, parts, at, before, most) {
     const { block_size: size, num_blocks: blocks } = header.pool;
     const perToken = tokenBytes(header);
     const values = parts.map((part) => part.slots(at));
-    const key = JSON.stringify([at.step, at.held, before.held, at.host, perToken, blocks, size, parts.map((part) => part.id), values]);
+    const key = JSON.stringify([at.step, at.held, before.held, most, at.host, perToken, blocks, size, parts.map((part) => part.id), values]);
     if (key === this.shown) return;
     this.shown = key;
     const capacity = blocks * size;
     setText(this.held, perToken ? bytes(at.held * perToken) : count(at.held));
     const numBlocks = fill(t.figures.blocks, { held: at.held / size, all: blocks });
-    setText(this.of, `${fill(perToken ? t.figures.held : t.figures.heldSlots, { capacity: amount(capacity, perToken) })} · ${numBlocks}`);
+    const passed = most.held > at.held ? ` · ${fill(t.figures.most, { most: amount(most.held, perToken), step: most.step })}` : '';
+    setText(this.of, `${fill(perToken ? t.figures.held : t.figures.heldSlots, { capacity: amount(capacity, perToken) })} · ${numBlocks}${passed}`);
     setText(this.rate, `+${perToken ? bytes(perToken) : '1'}`);
     const grew = at.held - before.held;
     const change = at.step === 0 ? '' : ` · ${fill(grew === 0 ? t.figures.same : t.figures.grew, { step: at.step, delta: `${grew > 0 ? '+' : '−'}${amount(Math.abs(grew), perToken)}` })}`;
     setText(this.rateName, (perToken ? t.figures.rate : t.figures.rateSlots) + change);
     this.#bar(parts, values, capacity);
-    const items = parts.map((part, index) => ({ part, value: values[index] })).filter(({ part, value }) => value > 0 || part.id === 'wasted');
-    replace(this.legend, items.map(({ part, value }) => item(part, amount(value, perToken))),
+    replace(this.legend, parts.map((part, index) => item(part, values[index] > 0 ? amount(values[index], perToken) : null)),
       (header.pool.num_host_blocks ?? 0) > 0 ? h('li', { class: 'memory-item', title: t.partHints.host }, h('span', { class: 'memory-swatch memory-swatch-host', 'aria-hidden': 'true' }), `${t.parts.host} `, h('b', {}, amount(at.host, perToken))) : null);
   }
 
@@ -64,10 +64,11 @@ export class MemoryNow {
   }
 }
 
-/** @param {Part} part @param {string} value @returns {HTMLElement} */
+/** @param {Part} part @param {string|null} value null: nothing now, but the chart has some @returns {HTMLElement} */
 function item(part, value) {
+  const note = part.id in t.partNotes ? t.partNotes[/** @type {keyof typeof t.partNotes} */ (part.id)] : null;
   const hint = part.id in t.partHints ? t.partHints[/** @type {keyof typeof t.partHints} */ (part.id)] : null;
-  return h('li', { class: 'memory-item', title: hint }, h('span', { class: `memory-swatch ${swatchClass(part)}`, 'aria-hidden': 'true' }), `${part.name} `, h('b', {}, value));
+  return h('li', { class: `memory-item${value === null ? ' memory-item-none' : ''}`, title: hint }, h('span', { class: `memory-swatch ${swatchClass(part)}`, 'aria-hidden': 'true' }), part.name, value === null ? null : ' ', value === null ? null : h('b', {}, value), note ? h('span', { class: 'memory-note' }, note) : null);
 }
 
 /** @param {Part} part @returns {string} */

@@ -80,6 +80,14 @@ export class MemorySeries {
     return index < 0 ? null : this.base + index;
   }
 
+  /** The most that was held until a position, and when that was first. @param {number} step @returns {{held: number, step: number}} */
+  most(step) {
+    const last = Math.min(step - this.base, this.held.length - 1);
+    let index = 0;
+    for (let i = 1; i <= last; i++) if (this.held[i] > this.held[index]) index = i;
+    return { held: this.held[index] ?? 0, step: this.base + index };
+  }
+
   /** Requests that were ever alone with a block, the largest ones first, by what they held at most. @returns {number[]} */
   largest() {
     return [...this.requests].sort((a, b) => b[1].peak - a[1].peak || a[0] - b[0]).map(([id]) => id);

@@ -78,7 +78,7 @@ class MemoryLens {
     const at = model.series.at(scene.position);
     const before = model.series.at(scene.position - 1);
     const perToken = tokenBytes(header);
-    this.now.show(header, this.parts, at, before);
+    this.now.show(header, this.parts, at, before, model.series.most(scene.position));
     this.formula.show(header, at);
     this.picture.root.hidden = perToken === 0;
     if (perToken > 0) this.picture.show(header);
@@ -112,7 +112,7 @@ class MemoryLens {
     this.chart.hidden = isEmpty;
     if (!isEmpty || !header) return;
     const { block_size: size, num_blocks: blocks } = header.pool;
-    const long = perToken > 0 ? fill(t.empty.long, { bytes: bytes(perToken), size, capacity: bytes(blocks * size * perToken) }) : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
+    const long = perToken > 0 ? fill(t.empty.long, { bytes: bytes(perToken), size, capacity: bytes(blocks * size * perToken), tokens: count(blocks * size) }) : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
     if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'memory-empty-title' }, t.empty.title), h('p', {}, long));
   }
 
