@@ -300,16 +300,16 @@ def page(browser: Any, server: Running) -> Iterator[Any]:
 def test_the_page_shows_what_the_simulation_counts(page: Any) -> None:
     stored = StoredTrace.of(DOCUMENTS)
     best = simulate(stored, "optimum", 1_000).result
-    assert page.locator(".traces-rate").text_content() == "0.0%"
-    assert f"{100 * best.hit_rate:.1f}% is the optimum in this cache" in page.locator(".traces-facts").text_content()
+    assert page.locator(".traces-rate").text_content() == "0.0 %"
+    assert f"{100 * best.hit_rate:.1f} % is the optimum in this cache" in page.locator(".traces-facts").text_content()
     rows = [row.split("\t") for row in page.locator(".traces-table tbody").inner_text().splitlines()]
-    found = [f"{100 * best.hit_rate:.1f}%", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}", f"{best.evictions:,}"]
+    found = [f"{100 * best.hit_rate:.1f} %", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}", f"{best.evictions:,}"]
     assert [rows[1][0], rows[1][1], *rows[1][3:]] == ["Optimum", *found]
     assert page.get_by_role("heading", level=1).inner_text() == "A batch of documents"
     assert "1,000 blocks of 512 tokens hold 512,000 tokens" in page.locator(".traces-facts").inner_text()
     assert "generated with seed 3" in page.locator("#asked").inner_text()
     label = page.locator(".traces-curve .plot-area").get_attribute("aria-label")
-    assert f"at 1,000 blocks: LRU 0.0%, Optimum {100 * best.hit_rate:.1f}%" in label
+    assert f"at 1,000 blocks: LRU 0.0 %, Optimum {100 * best.hit_rate:.1f} %" in label
 
 
 def test_a_chart_is_a_table_too(page: Any) -> None:

@@ -15,6 +15,8 @@ export const STYLE = {
   random: { color: 'var(--lane-3)', dash: 'dot', symbol: 'x', width: 2 },
   optimum: { color: 'var(--warn)', dash: 'longdash', symbol: 'triangle-up', width: 2 },
 };
+/** Ticks of an axis of shares, written as everywhere. */
+const SHARES = { tickmode: 'array', tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], ticktext: ['0 %', '20 %', '40 %', '60 %', '80 %', '100 %'] };
 const LEGEND = { orientation: 'h', x: 0, y: 1, yanchor: 'bottom' };
 const TIMES = /** @type {[number, string][]} */ ([[7.2e6, t.axisTime], [1.2e5, t.axisTimeMinutes], [0, t.axisTimeSeconds]]);
 /** Charts narrower than this have fewer ticks, in px. */
@@ -51,14 +53,14 @@ export class Charts {
       const { color, dash, symbol, width } = STYLE[policy];
       const { blocks, hit_rate } = job.curves[policy];
       const mode = policy === 'lru' ? 'lines' : 'lines+markers';
-      return { type: 'scatter', mode, name: nameOf(policy), x: blocks, y: hit_rate, line: { color, dash, width }, marker: { color, symbol, size: 7 }, hovertemplate: '%{y:.1%}' };
+      return { type: 'scatter', mode, name: nameOf(policy), x: blocks, y: hit_rate, line: { color, dash, width }, marker: { color, symbol, size: 7 }, customdata: hit_rate.map(rate), hovertemplate: '%{customdata}' };
     });
     const low = Math.min(...policies.flatMap((policy) => job.curves[policy].blocks[0]), summary.distinct_blocks);
     const range = [log(low) - 0.03, log(summary.distinct_blocks) + 0.06];
     const isLow = policies.some((policy) => (job.points[policy]?.hit_rate ?? 1) < LOW_RATE);
     const layout = {
       xaxis: { type: 'log', range, title: { text: t.axisBlocks }, hoverformat: ',.0f', tickformat: ',~r', dtick: summary.distinct_blocks / low <= 10 ? undefined : this.curve.root.clientWidth < NARROW ? 1 : 'D2' },
-      yaxis: { range: [0, 1], tickformat: '.0%', title: { text: t.axisRate } },
+      yaxis: { range: [0, 1], ...SHARES, title: { text: t.axisRate } },
       legend: LEGEND, margin: { t: 34, r: 18 }, dragmode: false, ...mark(capacity, range, isLow ? 'top' : 'bottom'),
     };
     const rates = policies.filter((policy) => job.points[policy]).map((policy) => fill(t.rateOf, { policy: nameOf(policy), rate: rate(job.points[policy].hit_rate) }));
@@ -89,7 +91,8 @@ export class Charts {
     const traces = drawn.map((policy) => {
       const { color, dash } = STYLE[policy];
       const { course } = job.points[policy];
-      return { type: 'scatter', mode: 'lines', name: nameOf(policy), x: course.map(([time]) => hours(time)), y: course.map(([, tokens, hits]) => (tokens ? hits / tokens : 0)), line: { color, dash, width: policy === lead ? 2 : 1.5 }, hovertemplate: '%{y:.1%}' };
+      const shares = course.map(([, tokens, hits]) => (tokens ? hits / tokens : 0));
+      return { type: 'scatter', mode: 'lines', name: nameOf(policy), x: course.map(([time]) => hours(time)), y: shares, customdata: shares.map(rate), line: { color, dash, width: policy === lead ? 2 : 1.5 }, hovertemplate: '%{customdata}' };
     });
     this.course.label = fill(t.courseLabel, { policies: named(drawn) });
     const points = lead ? job.points[lead].course : [];
@@ -98,7 +101,7 @@ export class Charts {
       rows: () => points.map(([time], at) => [time, ...policies.map((policy) => share(job.points[policy].course[at]))]),
     });
     void this.course.draw(traces, {
-      xaxis: { title: { text: TIMES[unit][1] }, hoverformat: '.2f', rangemode: 'tozero' }, yaxis: { range: [0, 1.02], tickformat: '.0%' }, legend: LEGEND, margin: { t: 30 }, dragmode: false,
+      xaxis: { title: { text: TIMES[unit][1] }, hoverformat: '.2f', rangemode: 'tozero' }, yaxis: { range: [0, 1.02], ...SHARES }, legend: LEGEND, margin: { t: 30 }, dragmode: false,
     });
   }
 

@@ -6,9 +6,9 @@ const MINUTE = 60;
 const HOUR = 3600;
 const DAY = 86400;
 
-/** 88.3%. @param {number} share @returns {string} */
+/** 88.3 %. @param {number} share @returns {string} */
 export function rate(share) {
-  return `${(100 * share).toFixed(1)}%`;
+  return `${(100 * share).toFixed(1)} %`;
 }
 
 /** @param {number} blocks 0: no limit @returns {string} */
