@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvviz.errors import TraceError
+from kvviz.memory.dtypes import find_dtype
 from kvviz.plain import shown
 from kvviz.terminal import LoadingLine, stderr
 from kvviz.traces.lines import LineReader, open_trace
@@ -28,6 +29,8 @@ EXIT_INTERRUPTED = 130
 #: Tokens per second of a prefill when nobody says.
 DEFAULT_PREFILL = 10_000.0
 MAX_PREFILL = 1e12
+#: No table is as wide.
+MAX_WIDTH = 1_000
 #: Progress is told each time so much of the file has been read.
 BYTES_PER_TELL = 2**16
 
@@ -75,6 +78,7 @@ def main(path: Path, asked: Asked, *, as_json: bool) -> None:
     """Read the trace, simulate, print. Raises `KvvizError`, and `typer.Exit` with 130 after Ctrl-C."""
     policy = check_policy(asked.policy)
     check_prefill(asked.prefill)
+    find_dtype(asked.dtype)
     memory_bytes = _check_ways(asked)
     sizes = _sizes(asked.capacities) if asked.capacities is not None else [check_capacity(asked.blocks or 0)]
     interrupt = Interrupt()
@@ -194,19 +198,30 @@ def _print(results: Sequence[Result], file: TraceFile, asked: Asked) -> None:
         f"{last.distinct_blocks:,} blocks of {last.block_size:,} tokens",
         soft_wrap=True,
     )
+    columns = ("policy", "blocks", "hit rate", "hit tokens", "blocks hit", "evictions", "prefill saved")
+    rows = [_row(result, asked.prefill) for result in results]
     table = Table(box=None, pad_edge=False)
-    for column in ("policy", "blocks", "hit rate", "hit tokens", "blocks hit", "evictions", "prefill saved"):
+    for column in columns:
         table.add_column(column, justify="left" if column == "policy" else "right")
-    for result in results:
-        table.add_row(
-            result.policy + (" (partial)" if result.is_partial else ""),
-            f"{result.blocks:,}" if result.blocks else "no limit",
-            f"{result.hit_rate:.2%}",
-            f"{result.hit_tokens:,}",
-            f"{result.hit_blocks:,}",
-            f"{result.evictions:,}",
-            f"{result.saved_s(asked.prefill):,.0f} s",
-        )
-    console.print(table)
+    for row in rows:
+        table.add_row(*row)
+    if console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum <= console.width:
+        console.print(table)
+    else:  # in lines, where a table would cut its figures
+        for row in rows:
+            figures = zip(columns, row, strict=True)
+            console.print(", ".join(f"{column} {figure}" for column, figure in figures), markup=False)
     if last.is_partial:
         console.print(f"Interrupted: counts marked as partial are of the first {last.requests:,} requests.")
+
+
+def _row(result: Result, prefill: float) -> tuple[str, ...]:
+    return (
+        result.policy + (" (partial)" if result.is_partial else ""),
+        f"{result.blocks:,}" if result.blocks else "no limit",
+        f"{result.hit_rate:.2%}",
+        f"{result.hit_tokens:,}",
+        f"{result.hit_blocks:,}",
+        f"{result.evictions:,}",
+        f"{result.saved_s(prefill):,.0f} s",
+    )

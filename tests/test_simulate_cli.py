@@ -363,3 +363,24 @@ def test_the_bench_compares_equal_work(monkeypatch: pytest.MonkeyPatch, capsys: 
     answer = json.loads(capsys.readouterr().out)
     assert (answer["requests"], answer["references"]) == (12_000, 280_000)
     assert min(answer["lru"], answer["sweep"], answer["optimum"]) > 0
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_no_figure_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\n".join(line(hash_ids=[n % 3, 7 * n]) for n in range(2_000)))
+    code, out, _ = run(str(path), "--blocks", "3", "--policy", "fifo")
+    assert code == 0
+    assert "…" not in out
+    figures = json.loads(run(str(path), "--blocks", "3", "--policy", "fifo", "--json")[1])
+    for name in ("hit_tokens", "hit_blocks", "evictions"):
+        assert f"{figures[name]:,}" in " ".join(out.split())
+
+
+def test_a_dtype_that_does_not_exist_is_refused_without_memory_too(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(line())
+    code, out, err = run(str(path), "--dtype", "int3")
+    assert (code, out) == (2, "")
+    assert err.startswith("dtype must be fp32, bf16, ")

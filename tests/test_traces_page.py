@@ -160,7 +160,9 @@ def test_capacities_of_small_and_large_traces() -> None:
         ({"memory": "1GiB", "model": "nobody"}, 400, "nobody"),
         ({"memory": "1 GiB of", "model": "llama-3.1-8b"}, 400, "A size such as 40GiB is expected"),
         ({"memory": "1GiB", "model": "llama-3.1-8b", "dtype": "x"}, 400, "dtype"),
-        ({"client": "a b"}, 400, "client"),
+        ({"model": "llama-3.1-8b"}, 400, "memory and a model together"),
+        ({"dtype": "x"}, 400, "dtype must be fp32,"),
+        ({"client": "a b"}, 400, "A client is named by 1 to 40 letters, digits, - and _, but 'a b' came"),
     ],
 )
 def test_bad_questions(client: httpx.Client, asked: dict[str, Any], status: int, sentence: str) -> None:
@@ -194,6 +196,23 @@ def test_only_the_newest_files_stay(server: Running, client: httpx.Client) -> No
         upload(client, FILE + b"\n" * (n + 2))
     answer = client.post("/jobs", params={"client": "test", "trace": first})
     assert "give the file again" in answer.json()["message"]
+
+
+def test_a_study_of_a_file_that_went_meanwhile_says_so(server: Running, client: httpx.Client) -> None:
+    before = client.post(
+        "/jobs", params={"client": "before", "trace": "agents", "policies": "random", "seed": 5}
+    ).json()
+    trace = upload(client, FILE + b"\n\n\n\n\n\n\n\n")
+    waits = client.post("/jobs", params={"client": "waits", "trace": trace}).json()
+    (server.app.state.traces.uploads.directory / trace).unlink()
+    client.delete(f"/jobs/{before['job_id']}")
+
+    def job() -> dict[str, Any]:
+        answer: dict[str, Any] = client.get(f"/jobs/{waits['job_id']}").json()
+        return answer
+
+    wait_for(lambda: job()["state"] == "failed", 60)
+    assert job()["message"] == "The file is not kept any more, as others came after it; give it again."
 
 
 def test_jobs_of_others_and_none(client: httpx.Client) -> None:

@@ -150,12 +150,15 @@ class LineReader:
             raise _Bad(f"block_size {self.block_size:,} is expected as before, but {size:,} came")
 
 
-def open_trace(path: Path) -> IO[bytes]:
-    """The file, open for reading. Raises `TraceError` in one sentence when it cannot be."""
+def open_trace(path: Path, name: str | None = None) -> IO[bytes]:
+    """The file, open for reading; `name` is what errors call it, by default the path.
+
+    Raises `TraceError` in one sentence when it cannot be.
+    """
     try:
         return path.open("rb")
     except (OSError, ValueError) as error:
-        raise _unreadable(str(path), error) from error
+        raise _unreadable(str(path) if name is None else name, error) from error
 
 
 class _Bad(Exception):

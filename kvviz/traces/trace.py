@@ -64,7 +64,7 @@ class TraceFile:
         if not self._num_readings:
             self.faults = self._reader.faults
         self._num_readings += 1
-        with open_trace(self.path) as file:
+        with open_trace(self.path, self.name) as file:
             yield from batches_of(self._reader.read(file, self.name), self._numbering)
         self.is_partial = self._reader.is_stopped
 

@@ -18,6 +18,7 @@ from kvviz.errors import TraceError
 from kvviz.memory import listing
 from kvviz.memory.dtypes import DTYPES, find_dtype
 from kvviz.memory.models import find_model
+from kvviz.plain import shown
 from kvviz.traces.generated import GENERATED, find_generated
 from kvviz.traces.lines import MAX_LINE_BYTES
 from kvviz.traces.room import size_bytes
@@ -31,7 +32,7 @@ MAX_TRACE_BYTES = 64 * 2**20
 #: Files that are kept, until the server ends or others come.
 MAX_TRACES = 4
 MAX_SEED = 2**53 - 1
-_CLIENT = r"^[A-Za-z0-9_-]{1,40}$"
+_CLIENT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _FILE_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -106,7 +107,7 @@ def add_traces(app: FastAPI) -> Traces:
 
     @router.post("/jobs")
     async def begin(
-        client: Annotated[str, Query(pattern=_CLIENT)],
+        client: str,
         trace: Annotated[str, Query(max_length=40)],
         policies: Annotated[str, Query(max_length=80)] = ",".join(POLICIES),
         seed: Annotated[int, Query(ge=0, le=MAX_SEED)] = 0,
@@ -115,6 +116,11 @@ def add_traces(app: FastAPI) -> Traces:
         model: Annotated[str | None, Query(max_length=80)] = None,
         dtype: Annotated[str, Query(max_length=20)] = "bf16",
     ) -> Response:
+        if not _CLIENT.fullmatch(client):
+            raise TraceError(
+                f"A client is named by 1 to 40 letters, digits, - and _, but {shown(client)} came; give another name.",
+                code="bad_parameter",
+            )
         path = traces.uploads.find(trace)
         question = _question(policies, seed, blocks, memory, model, dtype)
         return json_response(traces.jobs.begin(client, trace, path, question).answer(), 201)
@@ -158,15 +164,15 @@ def _question(
     policies: str, seed: int, blocks: int | None, memory: str | None, model: str | None, dtype: str
 ) -> Question:
     chosen = tuple(dict.fromkeys(check_policy(name) for name in policies.split(",")))
-    if memory is None:
+    find_dtype(dtype)
+    if memory is None and model is None:
         return Question(policies=chosen, seed=seed, blocks=blocks)
-    if blocks is not None or model is None:
+    if blocks is not None or memory is None or model is None:
         raise TraceError(
             "A capacity is a number of blocks, or memory and a model together; choose one of the two.",
             code="bad_setting",
         )
     find_model(model)
-    find_dtype(dtype)
     return Question(policies=chosen, seed=seed, memory_bytes=size_bytes(memory), model_id=model, dtype=dtype)
 
 

@@ -198,6 +198,8 @@ def work(pipe: Connection, trace_id: str, path: Path | None, question: Question)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
     try:
+        if path is not None and not path.is_file():
+            raise TraceError("The file is not kept any more, as others came after it; give it again.")
         trace: Trace = find_generated(trace_id) if path is None else TraceFile(path, name="The file")
         for part in study(trace, question, lambda *told: pipe.send(("progress", *told))):
             pipe.send(part)
