@@ -140,7 +140,7 @@ export const strings = {
     queryNotKept: 'The query is not stored: no later token asks with it.',
     cacheOf: 'Cache of request {letter}',
     perToken: '+ {bytes} per token',
-    bytesOverSteps: 'bytes over steps',
+    bytesOverSteps: 'all requests, bytes over steps',
     bytesOverStepsLabel: 'Cache bytes over steps: {from} at step {first}, {to} at step {last}',
     block: 'block {block}',
     state: 'state',
