@@ -64,7 +64,7 @@ export const traces = {
   ofTrace: '{requests} requests · {tokens} prompt tokens · {blocks} different blocks of {size} tokens, asked for {references} times',
 
   curve: 'Hit rate against capacity',
-  curveLead: 'Each line is one policy: which block leaves a full cache. Click in the chart to choose a capacity.',
+  curveLead: 'Each line is one policy: which block leaves a full cache. A click in the chart, or the slider, chooses a capacity.',
   curveLabel: 'Hit rate of {policies} at capacities from {low} to {high} blocks; at {blocks}: {rates}',
   rateOf: '{policy} {rate}',
   chosen: '{blocks}',
