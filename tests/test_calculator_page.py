@@ -366,7 +366,7 @@ def test_numbers_are_typed(page: Any, server: Running) -> None:
     shown(page, "[data-figure=total_bytes]", f"{answer['total_bytes']:,} bytes")
     _check_groups(page, answer)
     page.locator("#calc-windowed_layers").fill("11")
-    shown(page, "[data-field=windowed_layers] .calc-fault", "11 layers with a window need")
+    shown(page, "[data-field=windowed_layers] .calc-fault", "11 windowed layers need a window")
     page.locator("#calc-windowed_layers").fill("2")
     shown(page, "[data-figure=total_bytes]", f"{(8 * 8192 + 2 * 1024) * 4096:,} bytes")
     until(page, "document.querySelector('[data-field=windowed_layers] .calc-fault').hidden")
