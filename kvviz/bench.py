@@ -374,8 +374,7 @@ def _print(
         ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()) for ratios in (lanes.two_lanes, lanes.decode)
     )
     console.print(
-        f"two lanes ÷ one at {lanes.context} tokens: {second}\n"
-        f"speed of a decode from fewer bits ÷ from fp32: {bits}"
+        f"two lanes ÷ one at {lanes.context} tokens: {second}\nspeed of a decode from fewer bits ÷ from fp32: {bits}"
     )
     if grown:
         console.print(

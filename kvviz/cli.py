@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import sys
 import zipfile
@@ -482,6 +484,9 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     """Entry point of the `kvviz` command."""
     gc.set_threshold(50_000, 20, 50)  # imports make hundreds of thousands of objects that stay
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a sign shows another, not a traceback
     try:
         app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
     except KvvizError as error:
@@ -489,6 +494,11 @@ def main() -> None:
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print_error("There is no space left where this writes to; free some, or write to another place.")
+        os._exit(EXIT_USER_ERROR)  # what is still in the buffer cannot be written either
 
 
 def _check_output(path: Path) -> None:

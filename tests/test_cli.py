@@ -254,6 +254,15 @@ def test_events_survive_a_closed_pipe(tmp_path: Path, recording: Path) -> None:
     assert events.stderr.read() == b""
 
 
+def test_a_terminal_without_our_signs_shows_others() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kvviz.cli", "calc", "llama-3.1-8b"], env=environment, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"131,072" in done.stdout
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
 def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) -> None:

@@ -41,7 +41,7 @@ class Question:
     dtype: str = "bf16"
 
     def capacity(self, block_size: int, distinct_blocks: int) -> int:
-        """Blocks of the cache; by default a quarter of the trace's. Raises `KvvizError` as `blocks_in` does."""
+        """Blocks of the cache; by default a twelfth of the trace's. Raises `KvvizError` as `blocks_in` does."""
         if self.memory_bytes:
             return blocks_in(self.memory_bytes, self.model_id, self.dtype, block_size)
         return max(1, distinct_blocks // DEFAULT_SHARE) if self.blocks is None else self.blocks
