@@ -786,3 +786,10 @@ def test_no_config_causes_anything_but_a_sentence(name: str, changes: dict[str, 
         sentence = error.message
     assert sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("model_type", ["bamba", "jamba", "lfm2", "lfm2_moe"])
+def test_a_mixed_model_must_say_which_layers_attend(model_type: str) -> None:
+    config = {"model_type": model_type, "num_hidden_layers": 8, "num_attention_heads": 8, "hidden_size": 512}
+    with pytest.raises(ModelError, match=f"type {model_type} has attention in some layers only"):
+        geometry_of_config(config)

@@ -47,6 +47,8 @@ _ROLES: dict[str, Role] = {
     "E": "none",
 }
 #: Models that have a state in every layer, and no attention.
+#: Types whose attention layers are named by the config alone.
+_MIXED = frozenset({"bamba", "jamba", "lfm2", "lfm2_moe"})
 _STATES_ONLY = ("mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "xlstm")
 #: Models that have both in every layer.
 _BOTH = ("falcon_h1",)
@@ -170,6 +172,13 @@ def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:
         fields.number("full_attention_interval", "layer_group_size") or _LINEAR_INTERVALS.get(fields.model_type)
     ):
         has_attention = lambda index: (index + 1) % interval == 0  # noqa: E731
+    elif fields.model_type in _MIXED:
+        raise ModelError(
+            f"A model of the type {fields.model_type} has attention in some layers only, and the config does not say in "
+            "which; give a model's config.json as it is.",
+            code="bad_config",
+            field="layer_types",
+        )
     else:
         return None
     return ["full" if has_attention(index) else "state" for index in range(num_layers)]
