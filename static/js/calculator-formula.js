@@ -60,8 +60,9 @@ export class FormulaPanel {
     const light = () => this.#light(term, group);
     const dark = () => this.#light(null, null);
     const value = term.parts.length ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})` : valueText(term.value);
+    const name = term.name === 'batch' && term.value === 1 ? t.formula.sequence : t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit;
     return h('button', { type: 'button', class: 'calc-term', data: { term: term.name }, on: { mouseenter: light, focus: light, mouseleave: dark, blur: dark, click: light } },
-      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'calc-term-name' }, t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit));
+      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'calc-term-name' }, name));
   }
 
   /** @param {Term|null} term @param {number|null} group */

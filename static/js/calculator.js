@@ -57,7 +57,7 @@ class Page {
     this.nothing = h('div', { class: 'calc-nothing', hidden: true });
     byId('inputs').append(this.models.element, this.settings.element);
     byId('inputs').addEventListener('submit', (event) => event.preventDefault());
-    this.headline.element.prepend(this.copy.element);
+    this.headline.element.append(this.copy.element);
     byId('answer').append(this.nothing, this.copy.note, this.told);
     this.#listen();
     this.#show();

@@ -51,7 +51,7 @@ export const calculatorTexts = {
     layers: '{kind} · {layers} layers', someLayers: '{kind} · {cached} of {layers} layers cache',
     total: 'Cache in {dtype}: {tokens} tokens × {batch}', totalOne: 'Cache in {dtype}: {tokens} tokens', token: 'One more token', marginal: 'windows full: {bytes}',
     fit: 'Fit on {card}', fitMany: 'Fit on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
-    withoutPrefix: '{n} without sharing the prefix', speed: 'At most, by reading alone', perSecond: '{n} tokens/s', cost: '{cost} a million tokens', noPrice: 'no price known', bound: 'weights and cache, once a step',
+    withoutPrefix: '{n} without sharing the prefix', speed: 'At most, by reading alone', perSecond: '{n} tokens/s', cost: 'from {cost} a million tokens', noPrice: 'no price known', bound: 'weights and cache, once a step',
   },
   notes: {
     blocks: 'In blocks of {size} tokens it takes {bytes} ({exact}).', windowIgnored: 'An engine that gives every layer pages for the whole context reserves {bytes} ({exact}).',
@@ -87,6 +87,7 @@ export const calculatorTexts = {
     terms: {
       tensors: 'K and V', layers: 'layers', kv_heads: 'KV heads', head_dim: 'numbers', element_bytes: 'bytes', entry: 'numbers', vector_bytes: 'bytes a vector', bytes_per_token: 'bytes a token', tokens: 'tokens', batch: 'sequences',
     },
+    sequence: 'sequence',
   },
   picture: {
     label: 'One token in the cache: layers from left to right, KV heads from top to bottom, K above V.', heads: '{layers} layers of {heads} KV heads', latent: '{layers} layers of one latent above its rotary part', vector: '{label}: {n} numbers', latentPart: 'latent', rotaryPart: 'rotary',
@@ -106,6 +107,6 @@ export const calculatorTexts = {
   copy: {
     label: 'Copy', names: { link: 'Link', text: 'Text', csv: 'CSV', json: 'JSON' }, hints: { link: 'Copy the link to this state', text: 'Copy the answer as text', csv: 'Copy all figures as CSV', json: 'Copy the whole answer as JSON' },
     done: '{what} copied.', failed: '{what} could not be copied; the browser refused.', tooLong: 'A link has at most {max} characters, and this state needs {n}, so the address stays as it was.',
-    total: '{tokens} tokens × {batch} in {dtype}: {both} ({exact})', token: 'One more token: {both} ({exact})', fits: '{gpus} × {card}: {n} sequences fit; longest context of the batch: {longest}', speed: 'At most {n} tokens/s by reading alone', cost: ', {cost} a million tokens',
+    total: '{tokens} tokens × {batch} in {dtype}: {both} ({exact})', token: 'One more token: {both} ({exact})', fits: '{gpus} × {card}: {n} sequences fit; longest context of the batch: {longest}', speed: 'At most {n} tokens/s by reading alone', cost: ', from {cost} a million tokens',
   },
 };
