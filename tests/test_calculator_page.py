@@ -402,7 +402,7 @@ def test_a_refusal_is_a_sentence_with_ways_out(page: Any, server: Running, model
 def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: Running) -> None:
     go(page, server)
     for name, text, sentence in (
-        ("context", "many", "Context: a whole number such as 8,192, or 128K of 1,024, is expected, but “many” came."),
+        ("context", "many", "a whole number such as 8,192, or 128K for 131,072, is expected, but “many” came."),
         ("context", "", "but nothing came."),
         ("context", "0", "context must be a whole number from 1 to"),
         ("batch", "99999", "batch must be a whole number from 1 to 4096, but is 99999"),

@@ -9,7 +9,7 @@ export const calculatorTexts = {
   spokenFits: '{n} sequences fit.',
   units: { byte: '{n} byte', bytes: '{n} bytes', billions: '{n} billion' },
   fault: {
-    number: '{label}: {expected} is expected, but {text} came.', nothing: 'nothing', tokens: 'a whole number such as 8,192, or 128K of 1,024,', whole: 'a whole number', any: 'a number',
+    number: '{label}: {expected} is expected, but {text} came.', nothing: 'nothing', tokens: 'a whole number such as 8,192, or 128K for 131,072,', whole: 'a whole number', any: 'a number',
   },
 
   kinds: {
