@@ -24,7 +24,7 @@ export class FormulaView {
     this.token = h('div', { class: 'memory-line' });
     this.held = h('div', { class: 'memory-line' });
     this.notes = h('div', { class: 'memory-notes' });
-    this.root = h('section', { class: 'memory-part memory-formula', 'aria-label': t.label }, h('h3', { class: 'memory-title' }, t.title), this.token, this.held, this.notes);
+    this.root = h('section', { class: 'memory-part memory-formula', 'aria-label': t.label }, h('h2', { class: 'memory-title' }, t.title), this.token, this.held, this.notes);
   }
 
   /** @param {Header} header @param {MemoryAt} at */
