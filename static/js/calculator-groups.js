@@ -13,7 +13,7 @@ export class GroupsTable {
   constructor() {
     this.body = h('tbody');
     this.caption = h('caption', { class: 'calc-sub' });
-    this.element = h('section', { class: 'calc-groups', 'aria-label': t.groups.title }, h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.groups.title },
+    this.element = h('section', { class: 'calc-groups' }, h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.groups.title },
       h('table', { class: 'calc-table' }, this.caption, h('thead', {}, h('tr', {}, [t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])].map((text) => h('th', { scope: 'col' }, text)))), this.body)));
   }
 
