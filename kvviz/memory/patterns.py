@@ -174,8 +174,8 @@ def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:
         has_attention = lambda index: (index + 1) % interval == 0  # noqa: E731
     elif fields.model_type in _MIXED:
         raise ModelError(
-            f"A model of the type {fields.model_type} has attention in some layers only, and the config does not say in "
-            "which; give a model's config.json as it is.",
+            f"A model of the type {fields.model_type} has attention in some layers only, and the config does not say "
+            "in which; give a model's config.json as it is.",
             code="bad_config",
             field="layer_types",
         )
