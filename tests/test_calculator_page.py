@@ -284,7 +284,7 @@ def test_the_chart_over_the_batch_with_weights(page: Any, server: Running) -> No
     rest = answer["capacity"]["weight_bytes"] + answer["capacity"]["overhead_bytes"]
     assert traces[0]["y"] == [rest + point["stored_bytes"] for point in answer["series"]["over_batch"]]
     assert traces[1]["y"] == [answer["machine"]["usable_bytes"]] * 2
-    until(page, "location.search.includes('weights=with')")
+    until(page, "['over=batch', 'scale=linear', 'weights=with'].every((one) => location.search.includes(one))")
     query = dict(parse_qsl(urlsplit(page.url).query))
     assert (query["over"], query["scale"], query["weights"]) == ("batch", "linear", "with")
     page.reload()
