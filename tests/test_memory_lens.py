@@ -473,7 +473,8 @@ def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:  # noq
         wait_for_chart(page)
         page.get_by_role("button", name="Zoom in").press("Enter")
         page.wait_for_function("document.querySelector('.plot-area')._fullLayout.xaxis.range[0] > 0")
-        href = page.locator(".memory-what-if a").get_attribute("href")
+        href = page.locator(".memory-what-if a").first.get_attribute("href")
+        assert page.locator(".memory-what-if a").last.get_attribute("href") == "traces"
         assert href.startswith("calculator?model=llama-3.1-70b&gpu=h100&gpus=4")
         assert watched.errors == []
         assert watched.foreign == []

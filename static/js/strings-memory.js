@@ -54,7 +54,7 @@ export const memoryTexts = {
     crossed: 'Since step {step} the cache takes more than the weights.',
     crossing: 'The cache outweighs the weights from {tokens} tokens on.', crossingPool: 'The cache outweighs the weights from {tokens} tokens on; this pool ends at {pool}.',
   },
-  whatIf: { text: 'At 128K tokens this model would hold {bytes}.', ask: 'And a 70B model on four H100 cards?', link: 'Ask the calculator', href: 'calculator?model=llama-3.1-70b&gpu=h100&gpus=4&context=131072' },
+  whatIf: { text: 'At 128K tokens this model would hold {bytes}.', ask: 'And a 70B model on four H100 cards?', link: 'Ask the calculator', href: 'calculator?model=llama-3.1-70b&gpu=h100&gpus=4&context=131072', day: 'What would a day of requests find cached?', traces: 'Replay a trace' },
   empty: { title: 'Nothing is cached yet.', long: 'The first step writes K and V of every token that it computes: {bytes} each. They go into blocks of {size} tokens; the pool of {capacity} has room for {tokens}.', longSlots: 'The first step takes blocks of {size} slots, until all {capacity} slots are held.' },
   describe: '{held} of {capacity} are held at step {step}, in {blocks}: {parts}. A token takes {rate}.',
   describeEmpty: 'Nothing is cached yet at step {step}. A token takes {rate}; the pool has {capacity}.',

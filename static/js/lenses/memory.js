@@ -101,7 +101,7 @@ class MemoryLens {
     this.asked = header;
     const long = fullContext(header, LONG_CONTEXT);
     const own = long ? [fill(t.whatIf.text, { bytes: bytes(long.bytes) }), ' '] : [];
-    replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link));
+    replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link), ' ', t.whatIf.day, ' ', h('a', { href: 'traces' }, t.whatIf.traces));
   }
 
   /** Before the first write: what will fill it. @param {number} perToken */
