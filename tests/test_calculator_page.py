@@ -193,6 +193,9 @@ def _check_headline(page: Any, answer: dict[str, Any]) -> None:
         assert lines[2] == "any context"
     else:
         assert lines[2].endswith(f": {longest:,}")
+    most = answer["max_context"]
+    own = [number(line) for line in lines if line.startswith("the model itself")]
+    assert own == ([most] if most is not None and (longest is None or longest > most) else [])
     if answer["settings"]["prefix"]:
         assert number(lines[3]) == found["max_sequences_without_prefix"]
     speed = page.locator("[data-figure=tokens_per_s] dd").all_inner_texts()

@@ -26,7 +26,7 @@ export class Headline {
     const kind = t.kinds[/** @type {keyof typeof t.kinds} */ (model.kind)] ?? model.kind;
     setText(this.kind, fill(model.cached_layers === model.num_layers ? t.head.layers : t.head.someLayers, { kind, cached: model.cached_layers, layers: model.num_layers }));
     const figures = [totalFigure(model, settings), tokenFigure(model)];
-    if (machine && model.capacity) figures.push(...fitFigures(model.capacity, machine, settings));
+    if (machine && model.capacity) figures.push(...fitFigures(model.capacity, machine, settings, model.max_context));
     replace(this.figures, figures);
     replace(this.notes, [...notes(model, settings), ...model.warnings].map((text) => h('li', {}, text)));
   }
@@ -55,12 +55,13 @@ function tokenFigure(model) {
   return figure('bytes_per_token', t.head.token, binary(model.bytes_per_token), below);
 }
 
-/** @param {Capacity} found @param {Machine} machine @param {Settings} settings */
-function fitFigures(found, machine, settings) {
+/** @param {Capacity} found @param {Machine} machine @param {Settings} settings @param {number|null} most that the model reads */
+function fitFigures(found, machine, settings, most) {
   const where = fill(settings.gpus === 1 ? t.head.fit : t.head.fitMany, { gpus: count(settings.gpus), card: machine.name });
   const longest = found.longest_context === null ? t.head.unbounded : fill(settings.batch === 1 ? t.head.longestOne : t.head.longest, { n: count(found.longest_context), batch: count(settings.batch) });
   const below = [fill(t.head.tokens, { n: count(found.tokens) }), longest];
   if (settings.prefix) below.push(fill(t.head.withoutPrefix, { n: count(found.max_sequences_without_prefix) }));
+  if (most !== null && (found.longest_context === null || found.longest_context > most)) below.push(fill(t.head.beyond, { n: count(most) }));
   const fits = figure('max_sequences', where, fill(found.max_sequences === 1 ? t.head.sequence : t.head.sequences, { n: count(found.max_sequences) }), below, found.fits ? '' : 'calc-bad');
   if (found.tokens_per_s === null) return [fits];
   const cost = found.cost_per_million_tokens;

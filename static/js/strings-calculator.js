@@ -50,7 +50,7 @@ export const calculatorTexts = {
   head: {
     layers: '{kind} · {layers} layers', someLayers: '{kind} · {cached} of {layers} layers cache',
     total: 'Cache in {dtype}: {tokens} tokens × {batch}', totalOne: 'Cache in {dtype}: {tokens} tokens', token: 'One more token', marginal: 'windows full: {bytes}',
-    fit: 'Fit on {card}', fitMany: 'Fit on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
+    fit: 'Fit on {card}', fitMany: 'Fit on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', beyond: 'the model itself: {n} at most', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
     withoutPrefix: '{n} without sharing the prefix', speed: 'At most, by reading alone', perSecond: '{n} tokens/s', cost: 'from {cost} a million tokens', noPrice: 'no price known', bound: 'weights and cache, once a step',
   },
   notes: {
