@@ -160,7 +160,9 @@ def _ask_index() -> str:
 def _page() -> Finding:
     assets = find_assets()
     missing = [
-        path for path in (assets.static / "js" / "main.js", assets.templates / "index.html") if not path.is_file()
+        path
+        for path in (assets.static / "js" / "shell" / "main.js", assets.templates / "index.html")
+        if not path.is_file()
     ]
     if missing:
         return Finding("page", "problem", f"{missing[0]} is not there", "Install kvviz again: `pip install .`.")

@@ -1,4 +1,4 @@
-"""The figures of a comparison, from its `lane_measured` events alone; `static/js/lane-figures.js` makes the same."""
+"""The figures of a comparison, from its `lane_measured` events alone; `static/js/core/lane-figures.js` has the same."""
 
 from __future__ import annotations
 

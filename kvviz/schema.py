@@ -1,8 +1,8 @@
 """Documents and types generated from the event dataclasses: `python -m kvviz.schema` writes them, `--check` compares.
 
 `kvviz/events.py` is the only place where an event is described. This module turns its classes, field types and
-docstrings into `docs/events.md` for people and `static/js/events.d.ts` for the page's type check; a test fails when
-either is stale.
+docstrings into `docs/events.md` for people and `static/js/core/events.d.ts` for the page's type check; a test fails
+when either is stale.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _docstring(cls: type[Any]) -> str:
 
 
 def typescript() -> str:
-    """The text of `static/js/events.d.ts`."""
+    """The text of `static/js/core/events.d.ts`."""
     lines = [
         "// Generated from kvviz/events.py by `python -m kvviz.schema`. Do not edit.",
         "//",
@@ -229,7 +229,7 @@ def _digest_section() -> list[str]:
 
 def generated_files(root: Path) -> dict[Path, str]:
     """Every generated file below the project's `root` with the text that it should have."""
-    return {root / "docs" / "events.md": markdown(), root / "static" / "js" / "events.d.ts": typescript()}
+    return {root / "docs" / "events.md": markdown(), root / "static" / "js" / "core" / "events.d.ts": typescript()}
 
 
 def stale_files(root: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The world: what a reader of the events knows. The page has the same fold in JavaScript (`static/js/reducer.js`).
+"""The world: what a reader of the events knows. The page has the same fold in JavaScript (`static/js/core/reducer.js`).
 
 It is a second account of the cache, made from events alone: its digest must equal the engine's at every step. A fold
 checks what it is told; the first contradiction is kept in `broken` and makes every later digest wrong.

@@ -12,7 +12,7 @@ function hashOf(canvas) {
 
 const setup = async ({header, records, lens, size}) => {
   const [{Log}, {Timeline}, {Ui}, {Frames}, {Palette}, {strings}, {Stage}, selectors] = await Promise.all(
-    ['log', 'timeline', 'ui', 'frames', 'palette', 'strings', 'stage', 'selectors'].map(load));
+    ['core/log', 'core/timeline', 'ui/store', 'core/frames', 'ui/palette', 'strings/main', 'shell/stage', 'core/selectors'].map(load));
   const root = document.getElementById('stage');
   Object.assign(root.style, {position: 'relative', width: size[0] + 'px', height: size[1] + 'px'});
   const log = new Log(), timeline = new Timeline(log), ui = new Ui(), frames = new Frames(log), sent = [];
@@ -43,7 +43,7 @@ const setup = async ({header, records, lens, size}) => {
 };
 
 const wrongColumns = async () => {
-  const {layoutColumns, ColumnEdges, blockGroups} = await load('lenses/columns');
+  const {layoutColumns, ColumnEdges, blockGroups} = await load('lenses/cache/columns');
   const wrong = [];
   for (const blockSize of [1, 4, 7, 16, 256]) for (const width of [300, 940, 1700]) {
     for (const numTokens of [1, 2, 5, 16, 17, 41, 73, 130, 200, 333, 500, 1024, 2000, 5000, 8192]) {
@@ -72,7 +72,7 @@ const wrongColumns = async () => {
 };
 
 const wrongRows = async () => {
-  const {layoutRows, openWeights} = await load('lenses/rows');
+  const {layoutRows, openWeights} = await load('lenses/cache/rows');
   const step = log.step(12);
   const wrong = [];
   for (const numLayers of [1, 2, 6, 12, 30, 80]) {
@@ -94,8 +94,8 @@ const wrongRows = async () => {
 };
 
 const contrasts = async () => {
-  const {contrast, Palette} = await load('palette');
-  const {cellTables} = await load('lenses/cell-paint');
+  const {contrast, Palette} = await load('ui/palette');
+  const {cellTables} = await load('lenses/cache/cell-paint');
   const found = {};
   for (const theme of ['dark', 'light']) {
     document.documentElement.dataset.theme = theme;
@@ -111,7 +111,7 @@ const contrasts = async () => {
 };
 
 const wrongEntries = async () => {
-  const {entriesOf, ENTRY} = await load('lenses/entries');
+  const {entriesOf, ENTRY} = await load('lenses/cache/entries');
   const wrong = [];
   for (let k = 0; k <= timeline.head; k++) {
     const world = timeline.keyframes.at(k);
@@ -131,8 +131,8 @@ const wrongEntries = async () => {
 };
 
 const victims = async () => {
-  const {PagesPicture} = await load('lenses/pages-picture');
-  const {nextVictims} = await load('lenses/pool-tiles');
+  const {PagesPicture} = await load('lenses/pages/picture');
+  const {nextVictims} = await load('lenses/pages/pool-tiles');
   const found = [];
   for (let k = 0; k < timeline.head; k++) {
     const step = log.step(k + 1);
@@ -145,7 +145,7 @@ const victims = async () => {
 };
 
 const slabStates = async () => {
-  const {applyChange} = await load('lenses/slab');
+  const {applyChange} = await load('lenses/pages/slab');
   const put = (request, size) => ({seq: 0, request, size});
   const states = [put(0, 40), put(1, 30), put(2, 20), put(1, 0), put(3, 31), put(4, 30), put(5, 10), put(0, 0), put(6, 40)];
   let state = {slabs: [], refused: []};
@@ -153,9 +153,9 @@ const slabStates = async () => {
 };
 
 const wrongTiles = async () => {
-  const {Palette} = await load('palette');
-  const {pagesSpace, layoutPool, poolBox, blockAt} = await load('lenses/pages-space');
-  const {slotGrid} = await load('lenses/slot-grid');
+  const {Palette} = await load('ui/palette');
+  const {pagesSpace, layoutPool, poolBox, blockAt} = await load('lenses/pages/space');
+  const {slotGrid} = await load('lenses/pages/slot-grid');
   const wrong = [];
   for (const [width, height] of [[1060, 600], [1880, 700], [390, 420], [340, 300]]) {
     for (const [numBlocks, blockSize] of [[1, 16], [4, 16], [128, 1], [6, 256], [512, 16], [97, 7]]) {
@@ -181,7 +181,7 @@ const firstOfKind = (kind) => { for (let k = 0; k < timeline.head; k++) if (log.
 
 /** The first eviction: position before it, block, and how the block looks at four moments of it. */
 const evictionViews = async () => {
-  const {PagesPicture} = await load('lenses/pages-picture');
+  const {PagesPicture} = await load('lenses/pages/picture');
   for (let k = 0; k < timeline.head; k++) {
     const step = log.step(k + 1);
     if (step.evicted.length === 0) continue;
@@ -201,7 +201,7 @@ const goneTile = () => {
 
 /** Texts on the canvas while layer 3 of the step after position k is at work. */
 const textsInLayer = async (k) => {
-  const {progressOfLayer} = await load('phases');
+  const {progressOfLayer} = await load('core/phases');
   go(k, progressOfLayer(log.step(k + 1), 3));
   await quiet();
   return texts();
@@ -216,7 +216,7 @@ const pixelsOfTokenTwo = async (layers) => {
 };
 
 const bracketsOf = async (numKv) => {
-  const {attentionSpace, layoutHeads} = await load('lenses/attention-layout');
+  const {attentionSpace, layoutHeads} = await load('lenses/attention/layout');
   return layoutHeads(attentionSpace(1000, 500, ctx.palette), 6, numKv, null, 12).brackets.map((b) => [b.kv, b.from, b.to]);
 };
 
@@ -236,7 +236,7 @@ const reservedAt = (k) => {
 
 /** Views of blocks that do not begin as the world before and end as the world after, with every step in between. */
 const wrongViews = async () => {
-  const {PagesPicture} = await load('lenses/pages-picture');
+  const {PagesPicture} = await load('lenses/pages/picture');
   const wrong = [];
   for (let k = 0; k < timeline.head; k++) {
     timeline.seek(k, 0.5);
@@ -264,8 +264,8 @@ const wrongViews = async () => {
 
 /** Trees in which a block is missing, stands twice, or a request's path does not spell its tokens. */
 const wrongTrees = async () => {
-  const {prefixTree, PrefixParents, readingOrder} = await load('lenses/prefix-tree');
-  const {layoutTree} = await load('lenses/prefix-layout');
+  const {prefixTree, PrefixParents, readingOrder} = await load('lenses/pages/prefix-tree');
+  const {layoutTree} = await load('lenses/pages/prefix-layout');
   const parents = new PrefixParents(log).all();
   const wrong = [];
   let branches = 0;
@@ -300,22 +300,22 @@ const wrongTrees = async () => {
 
 /** Steps in which blocks are copied or change the tier, and how many arrows they have. */
 const movesByStep = async () => {
-  const {movesOf} = await load('lenses/moves');
+  const {movesOf} = await load('lenses/pages/moves');
   const found = {};
   for (let k = 1; k <= timeline.head; k++) for (const {kind} of movesOf(log.step(k))) found[kind] = [...(found[kind] ?? []), k];
   return found;
 };
 
 const slabsAt = async (k, full) => {
-  const {SlabHistory, holesOf} = await load('lenses/slab');
+  const {SlabHistory, holesOf} = await load('lenses/pages/slab');
   const history = new SlabHistory(log, full);
   const state = history.at(timeline.keyframes.at(k).seq);
   return {slabs: state.slabs.map(({request, start, size}) => [request, start, size]), refused: state.refused.map((one) => one.request), holes: holesOf(state, history.capacity), capacity: history.capacity};
 };
 
 const markShapes = async () => {
-  const {drawMark} = await load('marks');
-  const {contrast, Palette} = await load('palette');
+  const {drawMark} = await load('shell/marks');
+  const {contrast, Palette} = await load('ui/palette');
   const shapes = {};
   for (const kind of ['eviction', 'hit', 'finish', 'copy', 'preemption', 'fork']) {
     const canvas = document.createElement('canvas');

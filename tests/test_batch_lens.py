@@ -17,7 +17,7 @@ __all__ = ["Site"]
 
 MODEL = """async ({header, records, cut}) => {
   const [{Log}, {BatchModel}, {latencyOf}] = await Promise.all(
-    ['log', 'lenses/batch-model', 'lenses/batch-latency'].map((name) => import(`/static/js/${name}.js`)));
+    ['core/log', 'lenses/batch/model', 'lenses/batch/latency'].map((name) => import(`/static/js/${name}.js`)));
   const log = new Log();
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
   const model = new BatchModel(log);
@@ -357,7 +357,7 @@ def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy
     found = page.evaluate(
         """async ({header, records, checkpoint, firstSeq}) => {
           const [{Log}, {BatchModel}] = await Promise.all(
-            ['log', 'lenses/batch-model'].map((name) => import(`/static/js/${name}.js`)));
+            ['core/log', 'lenses/batch/model'].map((name) => import(`/static/js/${name}.js`)));
           const log = new Log();
           log.begin({header, logId: 'a', sessionId: 's', kind: 'live', firstSeq, checkpoint});
           log.append(records);

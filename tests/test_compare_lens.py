@@ -30,7 +30,7 @@ Log = tuple[dict[str, Any], list[list[Any]]]
 
 FOLD = """async ({header, records, order}) => {
   const [{Log}, {Timeline}, {toCheckpoint}] = await Promise.all(
-    ['log', 'timeline', 'checkpoint'].map((name) => import(`/static/js/${name}.js`)));
+    ['core/log', 'core/timeline', 'core/checkpoint'].map((name) => import(`/static/js/${name}.js`)));
   const log = new Log();
   const timeline = new Timeline(log);
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
@@ -43,7 +43,7 @@ FOLD = """async ({header, records, order}) => {
 
 CAPTIONS = """async ({header, records}) => {
   const [{Log}, {Timeline}, {captionOf}, {plain}] = await Promise.all(
-    ['log', 'timeline', 'captions', 'text'].map((name) => import(`/static/js/${name}.js`)));
+    ['core/log', 'core/timeline', 'captions/caption', 'ui/text'].map((name) => import(`/static/js/${name}.js`)));
   const log = new Log();
   const timeline = new Timeline(log);
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
@@ -406,8 +406,8 @@ def test_an_entry_that_some_heads_keep_is_dim_and_says_so(page: Any) -> None:  #
     page.evaluate("go(10)")
     found = page.evaluate(
         """async () => {
-          const {goneHeads} = await import('/static/js/selectors.js');
-          const {detailsOf} = await import('/static/js/details.js');
+          const {goneHeads} = await import('/static/js/core/selectors.js');
+          const {detailsOf} = await import('/static/js/shell/details.js');
           const world = timeline.scene().after, request = [...world.requests.values()][0];
           const {gone} = stage.lens.picture.stages.after;
           const out = {};
@@ -558,7 +558,7 @@ def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:  # noqa:
     open_lens(page, (header, records), lens="cache")
     said = page.evaluate(
         """async () => {
-          const {CaptionBar} = await import('/static/js/caption.js');
+          const {CaptionBar} = await import('/static/js/shell/caption-bar.js');
           const bar = document.createElement('div');
           new CaptionBar(bar, document.createElement('div'), ctx, {show() {}}).update(timeline.scene(), false);
           return bar.querySelector('.figure-work .figure-value').textContent; }"""

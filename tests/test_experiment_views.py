@@ -21,7 +21,7 @@ from tests.running import Running, running, wait_for
 
 SIZES = {"desk": (1440, 900), "projector": (1920, 1080), "phone": (390, 844)}
 MOUNT = """async ({name, probes}) => {
-  const {create} = await import(`/static/js/lenses/${name}.js`);
+  const {create} = await import(`/static/js/lenses/experiments/${name}.js`);
   const {stage} = kvviz;
   stage.lens?.destroy();
   const inner = document.createElement('div');
@@ -378,5 +378,5 @@ def test_the_texts_are_in_one_catalogue() -> None:
     from tests.browser import static_root
 
     for name in ("bandwidth", "bandwidth-charts", "timing", "timing-plot"):
-        source = (static_root() / "js" / "lenses" / f"{name}.js").read_text(encoding="utf-8")
+        source = (static_root() / "js" / "lenses" / "experiments" / f"{name}.js").read_text(encoding="utf-8")
         assert not re.search(r"\.style\b|innerHTML|style=", source), name

@@ -32,7 +32,7 @@ RECORDINGS = sorted(find_assets().recordings.glob("*.kvviz"))
 
 FOLD = """async ({header, records, checkpoint, chunk}) => {
   const [{Log}, {MemoryModel}] = await Promise.all(
-    ['log', 'lenses/memory-model'].map((name) => import(`/static/js/${name}.js`)));
+    ['core/log', 'lenses/memory/model'].map((name) => import(`/static/js/${name}.js`)));
   const log = new Log();
   const firstSeq = checkpoint ? checkpoint.seq + 1 : 0;
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq, checkpoint});
@@ -199,7 +199,7 @@ def test_waste_and_crossing_by_hand(page: Any) -> None:  # noqa: F811
     found = page.evaluate(
         """async ({header, records}) => {
           const [{Log}, {MemoryModel}, {crossingTokens, tokenBytes}] = await Promise.all(
-            ['log', 'lenses/memory-model', 'lenses/memory-formula'].map((name) => import(`/static/js/${name}.js`)));
+            ['core/log', 'lenses/memory/model', 'lenses/memory/formula'].map((n) => import(`/static/js/${n}.js`)));
           const log = new Log();
           log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
           log.append(records);
@@ -380,7 +380,7 @@ def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:  # noqa: F81
     costs = page.evaluate(
         """async ({header, records}) => {
           const [{Log}, {MemoryModel}, {partsOf, chartOf}] = await Promise.all(
-            ['log', 'lenses/memory-model', 'lenses/memory-chart'].map((name) => import(`/static/js/${name}.js`)));
+            ['core/log', 'lenses/memory/model', 'lenses/memory/chart'].map((name) => import(`/static/js/${name}.js`)));
           const log = new Log();
           log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
           log.append(records);

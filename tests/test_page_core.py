@@ -22,9 +22,9 @@ from tests.serving import Load, run_load
 ORIGIN = "http://kvviz.test"
 
 SETUP = """async ({header, records, checkpoint, firstSeq}) => {
-  const {Log} = await import('/static/js/log.js');
-  const {Timeline} = await import('/static/js/timeline.js');
-  const {toCheckpoint} = await import('/static/js/checkpoint.js');
+  const {Log} = await import('/static/js/core/log.js');
+  const {Timeline} = await import('/static/js/core/timeline.js');
+  const {toCheckpoint} = await import('/static/js/core/checkpoint.js');
   const log = new Log();
   const timeline = new Timeline(log);
   const place = {firstSeq: firstSeq ?? 0, checkpoint: checkpoint ?? null};
@@ -228,13 +228,13 @@ def test_digest_words_equal_python(page: Any) -> None:
     words = np.random.default_rng(0).integers(0, 2**32, 501, dtype=np.uint32)
     for count in (0, 1, 2, 500, 501):
         found = page.evaluate(
-            "async words => (await import('/static/js/digest.js')).digestWords(words)", words[:count].tolist()
+            "async words => (await import('/static/js/core/digest.js')).digestWords(words)", words[:count].tolist()
         )
         assert found == digest(words[:count])
 
 
 def test_every_event_type_has_a_case(page: Any) -> None:
-    known = page.evaluate("async () => (await import('/static/js/reducer.js')).knownTypes")
+    known = page.evaluate("async () => (await import('/static/js/core/reducer.js')).knownTypes")
     assert set(known) == {cls.__dataclass_fields__["type"].default for cls in EVENT_TYPES}
 
 
@@ -317,7 +317,7 @@ def test_phases_divide_every_step(page: Any) -> None:
     page.evaluate(SETUP, {"header": header, "records": records})
     found = page.evaluate(
         """async () => {
-          const phases = await import('/static/js/phases.js');
+          const phases = await import('/static/js/core/phases.js');
           const {phasesOf, layerAt, progressOfLayer, layerOrder, numLayersWritten} = phases;
           const bad = [];
           const durations = {};
@@ -362,7 +362,7 @@ def test_packs_are_read(page: Any) -> None:
     pack = struct.pack("<I", len(text)) + text + body
     found = page.evaluate(
         """async bytes => {
-          const {decodePack} = await import('/static/js/packs.js');
+          const {decodePack} = await import('/static/js/core/packs.js');
           const {meta, arrays} = decodePack(new Uint8Array(bytes).buffer);
           let cut = '';
           try { decodePack(new Uint8Array(bytes.slice(0, -8)).buffer); } catch (error) { cut = error.name; }
@@ -381,7 +381,7 @@ def test_packs_are_read(page: Any) -> None:
 def test_selections_survive_the_address(page: Any) -> None:
     found = page.evaluate(
         """async () => {
-          const {parseSelection, formatSelection} = await import('/static/js/ui.js');
+          const {parseSelection, formatSelection} = await import('/static/js/ui/store.js');
           const all = [
             {kind: 'token', request: 2, position: 7}, {kind: 'entry', request: 0, position: 30, layer: 14},
             {kind: 'block', block: 7}, {kind: 'layer', layer: 3}, {kind: 'head', layer: 1, head: 5},
@@ -396,8 +396,8 @@ def test_selections_survive_the_address(page: Any) -> None:
 
 
 CAPTIONS = """async () => {
-  const {captionOf} = await import('/static/js/captions.js');
-  const {plain} = await import('/static/js/text.js');
+  const {captionOf} = await import('/static/js/captions/caption.js');
+  const {plain} = await import('/static/js/ui/text.js');
   const out = {};
   for (let k = 0; k <= timeline.head; k++) {
     for (const progress of [0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.95, 0.999]) {

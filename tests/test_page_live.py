@@ -96,7 +96,7 @@ class View:
         """The page's folded world at a position, as a checkpoint."""
         return str(
             self.page.evaluate(
-                "async k => JSON.stringify((await import('./static/js/checkpoint.js'))"
+                "async k => JSON.stringify((await import('./static/js/core/checkpoint.js'))"
                 ".toCheckpoint(kvviz.ctx.timeline.keyframes.at(k)))",
                 position,
             )
@@ -235,8 +235,8 @@ def test_every_eviction_took_the_marked_block_and_is_explained(view: View) -> No
     view.until(lambda state: state["head"] > 60 and not state["playing"] and state["folded"], 90)
     found = view.page.evaluate(
         """async () => {
-          const {nextVictim} = await import('./static/js/selectors.js');
-          const {apply} = await import('./static/js/reducer.js');
+          const {nextVictim} = await import('./static/js/core/selectors.js');
+          const {apply} = await import('./static/js/core/reducer.js');
           const {timeline, log} = kvviz.ctx;
           const evicted = [];
           for (let k = 1; k <= timeline.head; k++) {
@@ -534,13 +534,13 @@ def test_reduced_motion_says_the_same_without_moving(browser: Any, replay: Runni
 
 def test_a_part_that_does_not_load_is_said(browser: Any, replay: Running) -> None:
     page = browser.new_page()
-    page.route("**/static/js/reducer.js", lambda route: route.abort())
+    page.route("**/static/js/core/reducer.js", lambda route: route.abort())
     page.goto(f"{replay.url}/")
     page.wait_for_selector(".boot-failed")
     assert "could not be loaded" in page.inner_text("#boot")
     page.close()
     page = browser.new_page()
-    page.route("**/static/js/lenses/pages.js", lambda route: route.abort())
+    page.route("**/static/js/lenses/pages/lens.js", lambda route: route.abort())
     page.goto(f"{replay.url}/?lens=pages")
     page.wait_for_selector(".stage-failed")
     assert "Pages" in page.inner_text(".stage-failed")

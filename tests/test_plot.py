@@ -28,7 +28,7 @@ HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>chart</t
 <body><main><h1 class="visually-hidden">chart</h1><div id="chart"></div></main></body></html>"""
 
 DRAW = """async () => {
-  const {Plot} = await import('/static/js/plot.js');
+  const {Plot} = await import('/static/js/ui/plot.js');
   const root = document.getElementById('chart');
   root.style.height = '500px';
   const plot = new Plot(root, {label: 'Bytes over steps', file: 'kvviz-test'});
@@ -129,7 +129,7 @@ def test_a_chart_under_the_strict_policy(opened: Watched) -> None:
 def test_bytes_have_exact_names(opened: Watched) -> None:
     page = opened.page
     ticks = page.evaluate(
-        """async () => { const {byteTicks, byteText} = await import('/static/js/plot-theme.js');
+        """async () => { const {byteTicks, byteText} = await import('/static/js/ui/plot-theme.js');
         return [byteTicks(0, 163840), byteTicks(0, 3 * 2 ** 30), byteTicks(0, 1), byteTicks(1000, 2000, 4),
           byteText(1.5 * 2 ** 40), byteText(2 ** 20 * 1.25, 2 ** 18), byteText(0), byteText(2 ** 30 + 1024, 1024)]; }"""
     )

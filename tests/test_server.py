@@ -63,7 +63,7 @@ def test_the_page_and_its_headers(client: httpx.Client) -> None:
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "<title>kvviz" in page.text
     assert client.head("/").status_code == 200
-    for path in ("/", "/static/js/main.js", "/api/status", "/api/nowhere", "/nowhere", "/favicon.ico"):
+    for path in ("/", "/static/js/shell/main.js", "/api/status", "/api/nowhere", "/nowhere", "/favicon.ico"):
         headers = client.get(path).headers
         assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY, path
         assert headers["x-content-type-options"] == "nosniff"
@@ -80,13 +80,13 @@ def test_the_page_has_only_relative_addresses(client: httpx.Client) -> None:
 
 def test_media_types_are_ours(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimetypes.guess_type", lambda *args, **kwargs: ("text/plain", None))
-    script = client.get("/static/js/main.js")
+    script = client.get("/static/js/shell/main.js")
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
     assert client.get("/static/css/base.css").headers["content-type"] == "text/css; charset=utf-8"
     assert client.get("/static/icon.svg").headers["content-type"] == "image/svg+xml"
     assert MEDIA_TYPES[".mjs"] == "text/javascript"
     assert script.headers["cache-control"] == "no-cache"
-    again = client.get("/static/js/main.js", headers={"If-None-Match": script.headers["etag"]})
+    again = client.get("/static/js/shell/main.js", headers={"If-None-Match": script.headers["etag"]})
     assert again.status_code == 304
 
 
@@ -158,7 +158,7 @@ def test_known_hosts_are_let_in(server: Running, host: str) -> None:
     ],
 )
 def test_other_hosts_are_refused_in_a_sentence(server: Running, host: str, status: int) -> None:
-    for path in ("/", "/api/status", "/static/js/main.js"):
+    for path in ("/", "/api/status", "/static/js/shell/main.js"):
         response = raw(server, path, host=host)
         assert response.status == status, (host, path)
         if host:
@@ -298,7 +298,7 @@ def test_old_uploads_make_room(server: Running) -> None:
 def test_methods_and_parameters(client: httpx.Client) -> None:
     assert client.post("/").status_code == 405
     assert client.delete("/api/recordings").status_code == 405
-    assert client.put("/static/js/main.js").status_code == 405
+    assert client.put("/static/js/shell/main.js").status_code == 405
     for path in (
         "frames/x",
         "frames/-1",
@@ -362,9 +362,9 @@ def test_under_a_prefix(strips: bool, root_path: str) -> None:
     with running(config, fake_load(), lambda app: ProxyPath(app, "/proxy/8000", strips=strips)) as server:
         with httpx.Client(base_url=f"{server.url}/proxy/8000/", trust_env=False) as client:
             assert "<title>kvviz" in client.get("").text
-            assert client.get("static/js/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
+            assert client.get("static/js/shell/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
             assert client.get("api/status").json()["model"]["state"] == "ready"
-            assert client.get("static/../static/js/main.js").status_code == 200
+            assert client.get("static/../static/js/shell/main.js").status_code == 200
             bare = httpx.get(f"{server.url}/proxy/8000?step=3", trust_env=False)
             if strips:
                 assert bare.status_code == 200

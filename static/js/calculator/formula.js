@@ -1,0 +1,78 @@
+/** The formula of each group of layers with this model's numbers; a term lights up what it counts in the picture. */
+import { calculatorTexts as t } from '../strings/calculator.js';
+import { h, replace, setText } from '../ui/dom.js';
+import { count, fill } from '../ui/text.js';
+import { Picture } from './picture.js';
+import { both, exact, signed } from './units.js';
+
+/** @typedef {import('./types.d.ts').Formula} Formula */
+/** @typedef {import('./types.d.ts').Group} Group */
+/** @typedef {import('./types.d.ts').Model} Model */
+/** @typedef {import('./types.d.ts').Term} Term */
+
+/** @param {number} value @returns {string} */
+function valueText(value) {
+  return Number.isInteger(value) ? signed(value) : String(value);
+}
+
+/** @param {Group} group @returns {string} full, window 4,096 … */
+export function typeText(group) {
+  return fill(t.groups.types[group.type], { window: count(group.window ?? 0) }) + (group.type === 'mla_latent' && group.window !== null ? fill(t.groups.within, { window: count(group.window) }) : '');
+}
+
+export class FormulaPanel {
+  constructor() {
+    this.picture = new Picture();
+    this.lines = h('div', { class: 'calc-lines' });
+    this.caption = h('p', { class: 'calc-caption' });
+    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'calc-sub' }, t.formula.title), h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)));
+  }
+
+  /** @param {Model} model */
+  update(model) {
+    const { layer_groups: groups } = model;
+    const focused = this.#focused();
+    replace(this.lines, groups.map((group, index) => this.#lines(group, index, groups.length)), groups.length === 0 && h('p', {}, t.formula.none), groups.length > 1 && sumText(model));
+    this.picture.update(groups);
+    this.#light(null, null);
+    if (focused >= 0) /** @type {HTMLElement|undefined} */ (this.lines.querySelectorAll('button')[focused])?.focus({ preventScroll: true });
+  }
+
+  /** Which term has the focus, so that new numbers do not take it away. */
+  #focused() {
+    return document.activeElement instanceof HTMLButtonElement ? [...this.lines.querySelectorAll('button')].indexOf(document.activeElement) : -1;
+  }
+
+  /** @param {Group} group @param {number} index @param {number} of */
+  #lines(group, index, of) {
+    const title = of > 1 ? h('p', { class: 'calc-group-name' }, fill(t.formula.group, { layers: count(group.layers), type: typeText(group) })) : null;
+    return h('div', { class: 'calc-group' }, title, this.#line(group.formula, index, t.formula.perToken), this.#line(group.total_formula, index, t.formula.inAll));
+  }
+
+  /** @param {Formula} formula @param {number} group @param {string} unit */
+  #line(formula, group, unit) {
+    const factors = formula.terms.flatMap((term, index) => [index > 0 && h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'), this.#term(term, group)]);
+    return h('p', { class: 'calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'calc-term-name' }, unit)));
+  }
+
+  /** @param {Term} term @param {number} group */
+  #term(term, group) {
+    const light = () => this.#light(term, group);
+    const dark = () => this.#light(null, null);
+    const value = term.parts.length ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})` : valueText(term.value);
+    const name = term.name === 'batch' && term.value === 1 ? t.formula.sequence : t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit;
+    return h('button', { type: 'button', class: 'calc-term', data: { term: term.name }, on: { mouseenter: light, focus: light, mouseleave: dark, blur: dark, click: light } },
+      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'calc-term-name' }, name));
+  }
+
+  /** @param {Term|null} term @param {number|null} group */
+  #light(term, group) {
+    this.picture.light(term?.name ?? null, group);
+    setText(this.caption, term ? fill(t.formula.counts, { value: valueText(term.value), text: term.text, parts: term.parts.length ? ` (${term.parts.map((part) => `${valueText(part.value)}: ${part.text}`).join('; ')})` : '' }) : t.formula.hint);
+  }
+}
+
+/** @param {Model} model */
+function sumText(model) {
+  return h('p', { class: 'calc-sum' }, fill(t.formula.sum, { token: exact(model.bytes_per_token), total: exact(model.total_bytes), both: both(model.total_bytes) }));
+}

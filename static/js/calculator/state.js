@@ -1,0 +1,135 @@
+/** What the page asks: one to four models and the settings, and how all of it goes into the address and comes back. */
+import { emitter } from '../core/emitter.js';
+
+/** @typedef {import('./types.d.ts').Asked} Asked */
+/** @typedef {import('./types.d.ts').Choices} Choices */
+/** @typedef {import('./types.d.ts').Settings} Settings */
+/** @typedef {{over: 'context'|'batch', scale: 'log'|'linear', weights: boolean}} View how the chart is drawn */
+
+/** Longest address that is written; proxies and chat programs cut longer ones. */
+export const MAX_LINK = 8000;
+export const DEFAULT_MODEL = 'llama-3.1-8b';
+export const DEFAULT_CARD = 'h100';
+const TEXTS = new Set(['dtype', 'weights_dtype', 'gpu']);
+const NO_CARD = 'none';
+
+export class State {
+  /** @param {Choices} choices */
+  constructor(choices) {
+    this.choices = choices;
+    /** @type {Settings} */
+    this.defaults = { ...choices.defaults, gpu: DEFAULT_CARD };
+    /** @type {Settings} */
+    this.settings = { ...this.defaults };
+    /** @type {Asked[]} */
+    this.models = [{ model: DEFAULT_MODEL }];
+    /** Which of them is told in full. */
+    this.chosen = 0;
+    /** @type {View} */
+    this.view = { over: 'context', scale: 'log', weights: false };
+    this.changes = emitter();
+  }
+
+  /** The model that is told in full. */
+  get model() {
+    return this.models[this.chosen];
+  }
+
+  /** @param {Partial<Settings>} values */
+  set(values) {
+    Object.assign(this.settings, values);
+    this.changes.emit('settings');
+  }
+
+  /** In place of the chosen one. @param {Asked} asked */
+  replace(asked) {
+    this.models[this.chosen] = asked;
+    this.changes.emit('models');
+  }
+
+  /** One more, which is then the chosen one. @param {Asked} asked */
+  add(asked) {
+    if (this.models.length >= this.choices.max_models) return;
+    this.models.push(asked);
+    this.chosen = this.models.length - 1;
+    this.changes.emit('models');
+  }
+
+  /** @param {number} index */
+  remove(index) {
+    if (this.models.length === 1) return;
+    this.models.splice(index, 1);
+    if (this.chosen > index || this.chosen >= this.models.length) this.chosen--;
+    this.changes.emit('models');
+  }
+
+  /** @param {number} index */
+  choose(index) {
+    if (index === this.chosen) return;
+    this.chosen = index;
+    this.changes.emit('chosen');
+  }
+
+  /** @param {Partial<View>} view */
+  show(view) {
+    Object.assign(this.view, view);
+    this.changes.emit('view');
+  }
+
+  /** Take what an address says; what it does not name stays. A value that is no number is kept as the server shall see it.
+   * @param {URLSearchParams} query */
+  load(query) {
+    const models = query.getAll('model').slice(0, this.choices.max_models).map(askedOf);
+    if (models.length) this.models = models;
+    for (const name of /** @type {(keyof Settings)[]} */ (Object.keys(this.defaults))) {
+      const text = query.get(name);
+      if (text === null) continue;
+      const value = name === 'gpu' && text === NO_CARD ? null : TEXTS.has(name) ? text : text.trim() === '' || Number.isNaN(Number(text)) ? text : Number(text);
+      Object.assign(this.settings, { [name]: value });
+    }
+    const chosen = Number(query.get('shown') ?? 1) - 1;
+    if (Number.isInteger(chosen) && chosen >= 0 && chosen < this.models.length) this.chosen = chosen;
+    if (query.get('over') === 'batch') this.view.over = 'batch';
+    if (query.get('scale') === 'linear') this.view.scale = 'linear';
+    if (query.get('weights') === 'with') this.view.weights = true;
+  }
+
+  /** The address of all this, what is as by default left out. @param {URLSearchParams} [others] parameters of others, which stay @returns {string} */
+  query(others = new URLSearchParams()) {
+    const query = new URLSearchParams(others);
+    for (const name of ['model', 'shown', 'over', 'scale', 'weights', ...Object.keys(this.defaults)]) query.delete(name);
+    for (const asked of this.models) query.append('model', textOf(asked));
+    for (const [name, value] of Object.entries(this.settings)) {
+      if (value !== this.defaults[/** @type {keyof Settings} */ (name)]) query.set(name, value === null ? NO_CARD : String(value));
+    }
+    if (this.chosen > 0) query.set('shown', String(this.chosen + 1));
+    if (this.view.over === 'batch') query.set('over', 'batch');
+    if (this.view.scale === 'linear') query.set('scale', 'linear');
+    if (this.view.weights) query.set('weights', 'with');
+    return `?${query}`;
+  }
+}
+
+/** An id as it is; another model as the JSON that the server is asked with. @param {Asked} asked @returns {string} */
+function textOf(asked) {
+  if ('model' in asked) return asked.model;
+  if (!('config' in asked)) return JSON.stringify(asked);
+  try {
+    return JSON.stringify({ ...asked, config: JSON.parse(asked.config) });
+  } catch {
+    return JSON.stringify(asked);
+  }
+}
+
+/** @param {string} text @returns {Asked} */
+function askedOf(text) {
+  if (!text.startsWith('{')) return { model: text };
+  try {
+    const { name, num_parameters, config, geometry } = JSON.parse(text);
+    const shared = { ...(typeof name === 'string' && { name }), ...(typeof num_parameters === 'number' && { num_parameters }) };
+    if (geometry !== null && typeof geometry === 'object') return { ...shared, geometry };
+    return { ...shared, config: typeof config === 'string' ? config : JSON.stringify(config ?? {}) };
+  } catch {
+    return { config: text };
+  }
+}

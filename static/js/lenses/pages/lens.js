@@ -1,0 +1,249 @@
+/**
+ * The pages lens: requests as chains of logical blocks, the physical pool, the free queue with the block that is taken
+ * next, and the same requests in a contiguous allocator.
+ */
+import { CanvasStack, SizeWatch } from '../../ui/canvas.js';
+import { h, replace, setText } from '../../ui/dom.js';
+import { Tip } from '../../ui/tip.js';
+import { BlockHistory } from '../shared/block-history.js';
+import { texts } from '../shared/texts.js';
+import { PagesControls } from './controls.js';
+import { PagesFrame } from './frame.js';
+import { hostCount } from './host-tier.js';
+import { PagesPicture } from './picture.js';
+import { pagesSpace } from './space.js';
+import { blockText, describePages, fillPagesTable, hostText, tileText } from './text.js';
+
+/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
+/** @typedef {import('../../core/types.d.ts').Request} Request */
+/** @typedef {import('../../core/types.d.ts').Scene} Scene */
+/** @typedef {import('./space.js').PagesSpace} PagesSpace */
+
+const TABLE_MS = 800;
+
+/** @type {import('../../core/types.d.ts').CreateLens} */
+export function create(root, ctx) {
+  return new PagesLens(root, ctx);
+}
+
+class PagesLens {
+  /** @type {PagesPicture|null} */
+  picture = null;
+  /** @type {PagesSpace|null} */
+  space = null;
+  progress = 0;
+  stale = true;
+  tableAt = 0;
+  cursorBlock = 0;
+
+  /** @param {HTMLElement} root @param {Ctx} ctx */
+  constructor(root, ctx) {
+    this.root = root;
+    this.ctx = ctx;
+    this.history = new BlockHistory(ctx.log);
+    this.canvasBox = h('div', { class: 'lens-canvas lens-scroll', role: 'group', 'aria-label': texts.pages.label });
+    this.sheet = h('div', { class: 'lens-sheet' });
+    this.stack = new CanvasStack(this.sheet, ['pool', 'motion']);
+    this.frame = new PagesFrame(this.stack, ctx, (request, logical, block) => this.#goneSince(request, logical, block) !== null);
+    this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'pages-block', 'aria-selected': 'false' });
+    this.cursor = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': texts.pages.cursor, 'aria-activedescendant': 'pages-block' }, this.option);
+    this.empty = h('div', { class: 'lens-empty lens-empty-corner', hidden: true });
+    this.table = h('table', {});
+    this.sheet.append(this.cursor, this.empty);
+    this.canvasBox.append(this.sheet);
+    this.tip = new Tip(this.sheet);
+    this.controls = new PagesControls(ctx.ui);
+    /** Where the keys stand in the tree. */
+    this.cursorKey = '';
+    root.append(this.controls.element, this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
+    this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
+    this.#listen();
+  }
+
+  #listen() {
+    const { sheet, cursor } = this;
+    sheet.addEventListener('pointermove', (event) => this.#point(event));
+    sheet.addEventListener('pointerleave', () => this.#leave());
+    sheet.addEventListener('click', (event) => this.#click(event));
+    cursor.addEventListener('keydown', (event) => this.#key(event));
+    cursor.addEventListener('focus', () => this.#moveCursor(this.cursorBlock));
+    cursor.addEventListener('blur', () => this.#leave());
+  }
+
+  /** @param {Scene} scene */
+  update(scene) {
+    const { ctx } = this;
+    if (!ctx.log.header) return;
+    const { palette } = ctx;
+    this.controls.update();
+    const last = ctx.log.step(scene.position);
+    const step = scene.step ? scene.step.firstSeq : last?.firstSeq ?? Infinity;
+    this.picture = new PagesPicture(scene, step, last);
+    const numHost = ctx.log.usesHost ? hostCount(this.picture, ctx.log.header.pool.num_host_blocks ?? 0) : 0;
+    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, { numHost, numRows: scene.after.unfinished.length, byPrefix: ctx.ui.pagesBy === 'prefix' });
+    if (this.stack.resize(space.width, space.height)) this.frame.blank();
+    this.sheet.style.height = `${space.height}px`;
+    this.space = space;
+    this.frame.reset(this.picture, space, numHost);
+    this.stale = true;
+    this.#emptyState();
+    const now = performance.now();
+    if (!ctx.timeline.moving || now - this.tableAt > TABLE_MS) {
+      this.tableAt = now;
+      this.#tell();
+    }
+  }
+
+  #emptyState() {
+    const { empty, picture, ctx, space } = this;
+    const none = picture !== null && picture.after.requests.size === 0;
+    if (space) {
+      empty.style.top = `${space.chains.y + space.heading}px`;
+      empty.style.left = `${space.chains.x}px`;
+      empty.style.width = `${space.chains.width}px`;
+    }
+    if (empty.hidden !== none) return;
+    empty.hidden = !none;
+    if (none) replace(empty, h('p', {}, texts.pages.noRequest), h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true }) } }, texts.pages.noRequestAction));
+  }
+
+  #tell() {
+    const { picture } = this;
+    if (!picture) return;
+    this.frame.tree?.show(picture.after);
+    fillPagesTable(this.table, picture.after, this.frame.rows.map((row) => row.request), this.frame.isGone, this.frame.tree);
+    this.#cursorValue();
+  }
+
+  /** @param {Scene} scene @returns {string} */
+  describe(scene) {
+    this.#tell();
+    return describePages(scene.after);
+  }
+
+  /** Since when a block holds something else than what this request left there, null while it does not.
+   * @param {Request} request @param {number} logical @param {number} block */
+  #goneSince(request, logical, block) {
+    const { ctx, picture } = this;
+    const last = ctx.log.spanOf(request.id)?.lastStep ?? 0;
+    const end = ctx.log.step(last)?.writtenSeq[0];
+    if (!picture || end === undefined || block < 0 || request.state !== 'finished') return null;
+    const filled = Math.min(picture.after.blockSize, request.numComputed - logical * picture.after.blockSize);
+    const since = this.history.goneSince(block, end, picture.after.seq);
+    return since && !(since.kind === 'blanked' && filled <= 0) ? since : null;
+  }
+
+  /** @param {number} progress */
+  draw(progress) {
+    const { picture, frame } = this;
+    if (!picture || this.stack.width === 0) return;
+    this.progress = progress;
+    frame.draw(progress, this.stale || progress === 0);
+    this.stale = false;
+  }
+
+  /** @param {MouseEvent} event */
+  #hit(event) {
+    const area = this.sheet.getBoundingClientRect();
+    return this.frame.hit(event.clientX - area.left, event.clientY - area.top);
+  }
+
+  /** @param {PointerEvent} event */
+  #point(event) {
+    const { picture, ctx } = this;
+    const { selection, tile, host } = this.#hit(event);
+    this.canvasBox.classList.toggle('pointing', selection !== null);
+    ctx.ui.hover(selection);
+    if (picture && host !== null) return this.tip.show(event, hostText(picture.after, host));
+    if (!picture || !selection) return this.tip.hide();
+    const request = tile ? picture.after.requests.get(tile.request) : null;
+    if (tile && request) this.tip.show(event, tileText(picture.after, tile, tile.gone ? this.#goneSince(request, tile.logical, tile.block) : null));
+    else if (selection.kind === 'block') this.tip.show(event, blockText(picture.after, selection.block));
+    else this.tip.hide();
+    return undefined;
+  }
+
+  #leave() {
+    this.ctx.ui.hover(null);
+    this.tip.hide();
+  }
+
+  /** @param {MouseEvent} event */
+  #click(event) {
+    const { selection } = this.#hit(event);
+    if (selection) this.ctx.ui.pin(selection);
+    else if (this.ctx.ui.selection.pinned) this.ctx.ui.clear();
+    if (selection?.kind === 'block') this.cursorBlock = selection.block;
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const { pool, tree } = this.frame;
+    if (!pool || !this.picture) return;
+    /** @type {Record<string, number>} */
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -pool.columns, ArrowDown: pool.columns, Home: -1e9, End: 1e9 };
+    if (event.key in moves && tree) this.#moveInTree(event.key);
+    else if (event.key in moves) this.#moveCursor(this.cursorBlock + moves[event.key]);
+    else if (event.key === 'Enter') this.#pin();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #pin() {
+    const { picture, cursorBlock, ctx } = this;
+    const numBlocks = picture?.after.numBlocks ?? 0;
+    const owner = picture?.after.host.get(cursorBlock - numBlocks)?.requestId ?? null;
+    if (cursorBlock < numBlocks) ctx.ui.pin({ kind: 'block', block: cursorBlock });
+    else if (owner !== null) ctx.ui.pin({ kind: 'request', request: owner });
+  }
+
+  /** The node under the keys. */
+  #node() {
+    const tree = this.frame.tree;
+    return tree?.nodes.find((one) => one.key === this.cursorKey) ?? tree?.nodes.find((one) => one.blocks.includes(this.cursorBlock)) ?? tree?.nodes[0] ?? null;
+  }
+
+  /** @param {string} key */
+  #moveInTree(key) {
+    const { tree } = this.frame;
+    const node = this.#node();
+    if (!tree || !node) return;
+    const next = tree.moved(node, key);
+    this.cursorKey = next.key;
+    if (next.blocks.length > 0) this.cursorBlock = next.blocks[0];
+    this.ctx.ui.hover(next.blocks.length > 0 ? { kind: 'block', block: next.blocks[0] } : null);
+    this.#cursorValue();
+  }
+
+  /** Over the blocks of the pool, then those of the host tier. @param {number} block */
+  #moveCursor(block) {
+    const numBlocks = this.picture?.after.numBlocks ?? 1;
+    this.cursorBlock = Math.max(0, Math.min(numBlocks + this.frame.numHost - 1, block));
+    this.cursorKey = '';
+    this.ctx.ui.hover(this.cursorBlock < numBlocks ? { kind: 'block', block: this.cursorBlock } : null);
+    this.#cursorValue();
+  }
+
+  #cursorValue() {
+    const { picture, option, ctx, frame } = this;
+    if (!picture) return;
+    const { after } = picture;
+    const node = frame.tree ? this.#node() : null;
+    this.cursorBlock = Math.min(this.cursorBlock, after.numBlocks + frame.numHost - 1);
+    const at = node && frame.tree ? frame.tree.nodes.indexOf(node) : this.cursorBlock;
+    option.setAttribute('aria-posinset', String(at + 1));
+    option.setAttribute('aria-setsize', String(frame.tree ? frame.tree.nodes.length : after.numBlocks + frame.numHost));
+    const { pinned } = ctx.ui.selection;
+    option.setAttribute('aria-selected', String(pinned?.kind === 'block' && pinned.block === this.cursorBlock));
+    const words = this.cursorBlock < after.numBlocks ? blockText(after, this.cursorBlock) : hostText(after, this.cursorBlock - after.numBlocks);
+    setText(option, node && frame.tree ? `${frame.tree.describe(after, node)}${node.blocks.length > 0 ? ` ${words}` : ''}` : words);
+  }
+
+  destroy() {
+    this.size.disconnect();
+    this.tip.remove();
+    this.root.replaceChildren();
+  }
+}

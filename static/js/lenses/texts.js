@@ -1,4 +1,0 @@
-/** The part of the catalogue that the lenses speak with. */
-import { strings } from '../strings.js';
-
-export const texts = strings.lenses;

@@ -1,0 +1,88 @@
+/**
+ * From the recording to the live model: a chip offers it once it is ready; it takes over by itself only at the end of a
+ * step, when enough has been shown, and never under a person's hand.
+ */
+
+/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
+/** @typedef {import('../core/types.d.ts').Scene} Scene */
+/** @typedef {import('../core/types.d.ts').Status} Status */
+/** @typedef {import('./transport.js').Transport} Transport */
+
+/** A hand that moved so lately is still there. */
+const HAND_MS = 10000;
+/** Steps of the recording to be seen first: its prefill and some decode steps. */
+const MIN_STEPS = 4;
+
+export class Takeover {
+  /** @param {Ctx} ctx @param {Transport} transport @param {(session: string|null) => void} openSession */
+  constructor(ctx, transport, openSession) {
+    this.ctx = ctx;
+    this.transport = transport;
+    this.openSession = openSession;
+    /** @type {string|null} */
+    this.liveSession = null;
+    /** Only a page that was opened without naming a session changes it by itself. */
+    this.automatic = false;
+    /** The link named a moment. Read before anything writes the address. */
+    this.linked = new URLSearchParams(location.search).has('step');
+    this.touchedAt = -Infinity;
+    this.started = false;
+    /** Where the cursor was when it was last looked at: a step has ended when it differs. */
+    this.position = -1;
+    /** The next look by the clock. */
+    this.timer = 0;
+    for (const type of ['pointerdown', 'pointermove', 'wheel', 'keydown', 'touchstart']) {
+      addEventListener(type, () => { this.touchedAt = performance.now(); }, { passive: true, capture: true });
+    }
+  }
+
+  /** @param {string} kind */
+  begun(kind) {
+    if (!this.started) {
+      this.started = true;
+      this.automatic = kind === 'recording' && this.transport.session === null && !this.linked;
+    } else if (kind === 'live' || this.transport.session !== null) {
+      this.automatic = false;
+    }
+  }
+
+  /** @param {Status} status */
+  offered(status) {
+    this.liveSession = status.model.state === 'ready' ? status.model.live_session_id : null;
+    if (this.liveSession !== null) this.#lookAgain();
+  }
+
+  /** Nothing moves under a still hand's last frame, so look again by the clock. */
+  #lookAgain() {
+    clearTimeout(this.timer);
+    if (!this.automatic || !this.canOffer) return;
+    this.timer = setTimeout(() => {
+      this.tick(this.ctx.timeline.scene());
+      this.#lookAgain();
+    }, 500);
+  }
+
+  /** Is there a live model to go to from here? */
+  get canOffer() {
+    return this.liveSession !== null && this.ctx.log.kind === 'recording';
+  }
+
+  /** @param {Scene} scene */
+  tick(scene) {
+    const ended = scene.step === null || scene.position !== this.position;
+    this.position = scene.position;
+    if (!this.automatic || !this.canOffer || !ended) return;
+    const { timeline, ui } = this.ctx;
+    const seen = scene.position - timeline.first;
+    if (seen < Math.min(MIN_STEPS, timeline.head - timeline.first)) return;
+    if (ui.selection.pinned !== null || ui.drawerOpen) return;
+    if (performance.now() - this.touchedAt < HAND_MS) return;
+    this.go();
+  }
+
+  go() {
+    if (this.liveSession === null) return;
+    this.automatic = false;
+    this.openSession(this.liveSession);
+  }
+}

@@ -1,0 +1,62 @@
+/** `api/traces`: what there is, files, and studies with their progress. Errors are sentences. */
+import { traces as t } from '../strings/traces.js';
+
+/**
+ * Columns of one policy over capacities.
+ * @typedef {{blocks: number[], hit_rate: number[], hit_tokens: number[], hit_blocks: number[], evictions: number[]}} Curve
+ * @typedef {{policy: string, blocks: number, hit_rate: number, hit_tokens: number, total_tokens: number, hit_blocks: number, references: number, evictions: number, course: [number, number, number][]}} Point
+ * @typedef {{requests: number, total_tokens: number, references: number, distinct_blocks: number, block_size: number, most_hit_tokens: number, reuse: number[], first_timestamp: number, last_timestamp: number, bad_lines: number, faults: string[]}} Summary
+ * @typedef {{job_id: string, trace: string, state: 'waiting'|'running'|'done'|'failed'|'cancelled', progress: number, message: string, capacity: number|null, summary: Summary|null, curves: Record<string, Curve>, points: Record<string, Point>}} Job
+ * @typedef {{trace: string, title: string, about: string, seed: number}} Generated
+ * @typedef {{generated: Generated[], models: {model_id: string, name: string}[], dtypes: string[], limits: {bytes: number, references: number, capacity: number, seed: number}}} Overview
+ */
+
+/** @param {string} path @param {RequestInit} [options] @returns {Promise<any>} */
+async function ask(path, options = {}) {
+  /** @type {Response} */
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Error(t.unreachable);
+  }
+  const answer = await response.json().catch(() => null);
+  if (!response.ok || answer === null) throw new Error(answer?.message ?? t.unreachable);
+  return answer;
+}
+
+/** @returns {Promise<Overview>} */
+export function overview() {
+  return ask('api/traces');
+}
+
+/** @param {URLSearchParams} query @returns {Promise<Job>} */
+export function begin(query) {
+  return ask(`api/traces/jobs?${query}`, { method: 'POST' });
+}
+
+/** @param {string} id @param {AbortSignal} signal @returns {Promise<Job>} */
+export function state(id, signal) {
+  return ask(`api/traces/jobs/${id}`, { signal });
+}
+
+/** @param {string} id @returns {Promise<Job>} */
+export function cancel(id) {
+  return ask(`api/traces/jobs/${id}`, { method: 'DELETE' });
+}
+
+/**
+ * Send a file; fetch has no progress, so this is the older way.
+ * @param {File} file @param {(share: number) => void} told @returns {Promise<{trace: string, bytes: number}>}
+ */
+export function send(file, told) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open('POST', 'api/traces/files');
+    request.responseType = 'json';
+    request.upload.addEventListener('progress', ({ loaded, total }) => told(total ? loaded / total : 0));
+    request.addEventListener('load', () => (request.status === 201 ? resolve(request.response) : reject(new Error(request.response?.message ?? t.unreachable))));
+    request.addEventListener('error', () => reject(new Error(t.unreachable)));
+    request.send(file);
+  });
+}

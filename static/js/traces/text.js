@@ -1,0 +1,50 @@
+/** Figures of the page `traces` as words. Pure. */
+import { traces as t } from '../strings/traces.js';
+import { count, fill } from '../ui/text.js';
+
+const MINUTE = 60;
+const HOUR = 3600;
+const DAY = 86400;
+
+/** 88.3 %. @param {number} share @returns {string} */
+export function rate(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** @param {number} blocks 0: no limit @returns {string} */
+export function cacheOf(blocks) {
+  return blocks === 0 ? t.unbounded : blocks === 1 ? t.holdsOne : fill(t.holds, { n: count(blocks) });
+}
+
+/** 3 h 25 min. @param {number} seconds @returns {string} */
+export function span(seconds) {
+  if (seconds === 0) return fill(t.time.s, { n: 0 });
+  if (seconds < 2 * MINUTE) return fill(t.time.s, { n: seconds < 10 ? seconds.toFixed(1) : count(seconds) });
+  if (seconds < 2 * HOUR) return fill(t.time.min, { n: count(seconds / MINUTE) });
+  const minutes = Math.round(seconds / MINUTE);
+  if (seconds < 3 * DAY) return fill(t.time.h, { h: Math.floor(minutes / 60), min: minutes % 60 });
+  return fill(t.time.days, { n: count(seconds / DAY) });
+}
+
+/** 62 MiB. @param {number} bytes @returns {string} */
+export function size(bytes) {
+  for (const [unit, factor] of /** @type {[string, number][]} */ ([['MiB', 2 ** 20], ['KiB', 1024]])) {
+    if (bytes >= factor) return `${Number((bytes / factor).toPrecision(3))} ${unit}`;
+  }
+  return `${bytes} B`;
+}
+
+/** Policies that were asked for, as words. @param {string[]} policies @returns {string} */
+export function named(policies) {
+  return policies.map((policy) => nameOf(policy)).join(', ');
+}
+
+/** @param {string} policy @returns {string} */
+export function nameOf(policy) {
+  return /** @type {Record<string, string>} */ (t.policy)[policy] ?? policy;
+}
+
+/** The policy that leads: the first that can be run, else the optimum. @param {string[]} policies @returns {string|null} */
+export function leading(policies) {
+  return policies.find((policy) => policy !== 'optimum') ?? policies[0] ?? null;
+}

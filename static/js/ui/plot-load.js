@@ -1,0 +1,62 @@
+/** Brings plotly's script and the charts' style sheet, once, when the first chart is drawn. */
+import { h } from './dom.js';
+
+/**
+ * The part of plotly that is used.
+ * @typedef {object} Plotly
+ * @property {(element: HTMLElement, traces: object[], layout: object, config: object) => Promise<unknown>} react
+ * @property {(figure: object, options: {format: 'png'|'svg', width: number, height: number, scale?: number}) => Promise<string>} toImage
+ * @property {(element: HTMLElement) => void} purge
+ */
+
+const SCRIPT = new URL('../../../vendor/plotly.min.js', import.meta.url);
+const STYLES = new URL('../../css/plot.css', import.meta.url);
+/** A style element that the script leaves out when the page has something of that id already. */
+const STYLE_ID = /getElementById\("([0-9a-f]{64})"\)/g;
+
+/** @type {Promise<Plotly>|null} */
+let loading = null;
+
+/** Plotly, ready to draw; the same promise for all. It rejects with a sentence, and then the next call tries again.
+ * @returns {Promise<Plotly>} */
+export function loadPlotly() {
+  loading ??= begin().catch((error) => {
+    loading = null;
+    throw error;
+  });
+  return loading;
+}
+
+/** @returns {Promise<Plotly>} */
+async function begin() {
+  if (!document.querySelector('link[data-plot]')) await added(h('link', { rel: 'stylesheet', href: STYLES.href, data: { plot: '' } }));
+  const response = await fetch(SCRIPT);
+  if (!response.ok) throw new Error(await reasonOf(response));
+  // The page allows no style elements; plot.css holds what is needed of those that plotly would add.
+  const ids = [...(await response.text()).matchAll(STYLE_ID)].map((match) => match[1]);
+  for (const id of ['plotly.js-style-global', ...ids]) {
+    if (!document.getElementById(id)) document.head.append(h('meta', { id, class: 'no-inline-styles' }));
+  }
+  await added(h('script', { src: SCRIPT.href }));
+  return /** @type {any} */ (window).Plotly;
+}
+
+/** @param {HTMLScriptElement|HTMLLinkElement} element @returns {Promise<void>} */
+function added(element) {
+  return new Promise((resolve, reject) => {
+    element.addEventListener('load', () => resolve());
+    element.addEventListener('error', () => reject(new Error(element instanceof HTMLScriptElement ? element.src : element.href)));
+    document.head.append(element);
+  });
+}
+
+/** What the server says, else the status. @param {Response} response @returns {Promise<string>} */
+async function reasonOf(response) {
+  try {
+    const { message } = await response.json();
+    if (typeof message === 'string') return message;
+  } catch {
+    return `HTTP ${response.status}`;
+  }
+  return `HTTP ${response.status}`;
+}

@@ -1,0 +1,113 @@
+/** From catalogue texts to what is shown: filling in, numbers with units, and how a token reads. */
+import { strings } from '../strings/main.js';
+
+/** @typedef {import('../core/events.d.ts').Piece} Piece */
+/** @typedef {import('../core/types.d.ts').Selection} Selection */
+
+/**
+ * A part of a sentence: plain text, or text that means something.
+ * @typedef {string | {text: string, kind: 'k'|'v'|'term'|'token'|'thing'|'key', term?: string, selection?: Selection, piece?: Piece}} Segment
+ */
+
+const K = /** @type {Segment} */ ({ text: 'K', kind: 'k' });
+const V = /** @type {Segment} */ ({ text: 'V', kind: 'v' });
+
+/** Fill in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
+export function fill(template, values = {}) {
+  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole));
+}
+
+/** Fill in a text, as segments. @param {string} template @param {Record<string, string|number|Segment|Segment[]>} [values] @returns {Segment[]} */
+export function segments(template, values = {}) {
+  /** @type {Segment[]} */
+  const out = [];
+  const parts = template.split(/(\{\w+\}|\[[^\]]+\])/);
+  for (const part of parts) {
+    if (part === '') continue;
+    if (part[0] === '[') {
+      const [text, term = text] = part.slice(1, -1).split('|');
+      out.push({ text, kind: 'term', term });
+    } else if (part[0] === '{') {
+      const name = part.slice(1, -1);
+      const value = name in values ? values[name] : name === 'K' ? K : name === 'V' ? V : part;
+      if (Array.isArray(value)) out.push(...value);
+      else out.push(typeof value === 'number' ? count(value) : value);
+    } else {
+      out.push(part);
+    }
+  }
+  return out;
+}
+
+/** @param {Segment[]} parts @returns {string} */
+export function plain(parts) {
+  return parts.map((part) => (typeof part === 'string' ? part : part.text)).join('');
+}
+
+/** 46,080. @param {number} n @returns {string} */
+export function count(n) {
+  return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+}
+
+/** 3.21 MiB. @param {number} n @returns {string} */
+export function bytes(n) {
+  const { units } = strings;
+  if (n < 1024) return `${count(n)} ${units.B}`;
+  const steps = /** @type {const} */ (['KiB', 'MiB', 'GiB']);
+  let value = n / 1024;
+  let unit = 0;
+  while (value >= 1024 && unit < steps.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  const text = value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+  return `${text} ${units[steps[unit]]}`;
+}
+
+/** 74 ms, 1.8 s. @param {number} ms @returns {string} */
+export function duration(ms) {
+  const { units } = strings;
+  if (ms >= 10000) return `${(ms / 1000).toFixed(0)} ${units.s}`;
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} ${units.s}`;
+  return `${ms >= 10 ? ms.toFixed(0) : ms.toFixed(1)} ${units.ms}`;
+}
+
+/** 41 %, 0.3 %. @param {number} share 0-1 @returns {string} */
+export function percent(share) {
+  const value = share * 100;
+  if (value > 0 && value < 0.05) return '< 0.1 %';
+  return `${value >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`;
+}
+
+/** How a token reads where a space is a mark and a line break a sign: `␣` stands for a leading space.
+ * @param {string} text @returns {{lead: number, text: string}} `lead`: how many spaces stand in front */
+export function readable(text) {
+  let lead = 0;
+  while (lead < text.length && text[lead] === ' ') lead++;
+  let out = '';
+  for (const char of text.slice(lead)) {
+    const code = /** @type {number} */ (char.codePointAt(0));
+    if (char === '\n') out += '⏎';
+    else if (char === '\t') out += '⇥';
+    else if (code < 32) out += String.fromCodePoint(0x2400 + code);
+    else if (code === 127) out += '\u2421';
+    else if (code === 0x200b || code === 0x2028 || code === 0x2029 || code === 0xfeff || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069)) out += `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
+    else out += char;
+  }
+  return { lead, text: out };
+}
+
+/** A token inside a sentence: `" sunlight"`. @param {Piece|undefined} piece @param {number} [max] @returns {string} */
+export function quoted(piece, max = 24) {
+  if (!piece) return '…';
+  if (piece.kind === 'bytes') return piece.text ? `“${clip(piece.text, max)}”` : piece.hex ?? '';
+  const { lead, text } = readable(piece.text);
+  if (piece.kind === 'special') return clip(text, max);
+  return `“${lead > 0 ? ' '.repeat(Math.min(lead, 3)) : ''}${clip(text, max)}”`;
+}
+
+/** @param {string} text @param {number} max characters @returns {string} */
+export function clip(text, max) {
+  const chars = [...text];
+  return chars.length <= max ? text : `${chars.slice(0, max - 1).join('')}…`;
+}
