@@ -75,7 +75,7 @@ def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600), lens: st
     if page.locator("link[data-compare]").count() == 0:
         page.evaluate(
             """() => new Promise((done) => { const link = document.createElement('link');
-              Object.assign(link, {rel: 'stylesheet', href: '/static/css/compare.css', onload: done});
+              Object.assign(link, {rel: 'stylesheet', href: '/static/css/lenses/compare.css', onload: done});
               link.dataset.compare = ''; document.head.append(link); })"""
         )
     page.evaluate("go(timeline.head)")

@@ -17,9 +17,10 @@ from tests.page_logs import make_log, make_serving_log
 
 LENSES = ("cache", "attention", "pages", "batch")
 
-HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>lenses</title>
-<link rel="stylesheet" href="/static/css/tokens.css"><link rel="stylesheet" href="/static/css/base.css">
-<link rel="stylesheet" href="/static/css/lenses.css">
+SHEETS = ("tokens", "reset", "components", "lenses/lens", *(f"lenses/{name}" for name in LENSES))
+
+HTML = f"""<!doctype html><html lang="en" data-theme="dark"><head><title>lenses</title>
+{"".join(f'<link rel="stylesheet" href="/static/css/{name}.css">' for name in SHEETS)}
 <script type="module" src="/tests/lens_page.js"></script></head>
 <body><main><h1 class="visually-hidden">lens</h1><div id="stage"></div></main></body></html>"""
 

@@ -82,7 +82,7 @@ def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600)) -> None:
     show(page, log, "memory", size)
     page.evaluate(
         """() => new Promise((done) => { const link = document.createElement('link');
-          Object.assign(link, {rel: 'stylesheet', href: '/static/css/memory.css', onload: done});
+          Object.assign(link, {rel: 'stylesheet', href: '/static/css/lenses/memory.css', onload: done});
           document.head.append(link); })"""
     )
     page.evaluate("() => { window.lens = () => stage.lens; stage.dirty.add('size'); draw(); }")

@@ -24,7 +24,8 @@ from kvviz.web.plotly import SCRIPT
 from tests.browser import Watched, open_browser
 
 HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>chart</title>
-<link rel="stylesheet" href="static/css/tokens.css"><link rel="stylesheet" href="static/css/base.css"></head>
+<link rel="stylesheet" href="static/css/tokens.css"><link rel="stylesheet" href="static/css/reset.css">
+<link rel="stylesheet" href="static/css/components.css"></head>
 <body><main><h1 class="visually-hidden">chart</h1><div id="chart"></div></main></body></html>"""
 
 DRAW = """async () => {

@@ -82,7 +82,7 @@ def test_media_types_are_ours(client: httpx.Client, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("mimetypes.guess_type", lambda *args, **kwargs: ("text/plain", None))
     script = client.get("/static/js/shell/main.js")
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
-    assert client.get("/static/css/base.css").headers["content-type"] == "text/css; charset=utf-8"
+    assert client.get("/static/css/reset.css").headers["content-type"] == "text/css; charset=utf-8"
     assert client.get("/static/icon.svg").headers["content-type"] == "image/svg+xml"
     assert MEDIA_TYPES[".mjs"] == "text/javascript"
     assert script.headers["cache-control"] == "no-cache"
