@@ -8,7 +8,7 @@ install:
 	$(PYTHON) -m pip install ".[dev]"
 
 run:
-	$(PYTHON) -m kvviz.cli serve
+	$(PYTHON) -m kvviz serve
 
 test:
 	$(PYTHON) -m pytest
@@ -17,14 +17,14 @@ check:
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy --strict kvviz
-	$(PYTHON) -m kvviz.schema --check
+	$(PYTHON) -m kvviz.log.schema --check
 	npx --yes --package $(TYPESCRIPT) -- tsc --project tsconfig.json
 
 bench:
-	$(PYTHON) -m kvviz.cli bench
+	$(PYTHON) -m kvviz bench
 
 recordings:
-	$(PYTHON) -m kvviz.scenarios
+	$(PYTHON) -m kvviz.experiments.scenarios
 
 generated:
-	$(PYTHON) -m kvviz.schema
+	$(PYTHON) -m kvviz.log.schema

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from kvviz.api import record, serve
     from kvviz.config import EngineConfig
     from kvviz.engine import Engine
-    from kvviz.recording import Recording
+    from kvviz.log.recording import Recording
 
 __all__ = ["Engine", "EngineConfig", "KvvizError", "Recording", "__version__", "record", "serve"]
 
 _HOMES = {
     "Engine": "kvviz.engine",
     "EngineConfig": "kvviz.config",
-    "Recording": "kvviz.recording",
+    "Recording": "kvviz.log.recording",
     "record": "kvviz.api",
     "serve": "kvviz.api",
 }

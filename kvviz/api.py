@@ -16,8 +16,8 @@ from kvviz.events import SamplingParams
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from kvviz.log.recording import Recording
     from kvviz.model.loading import LoadedModel
-    from kvviz.recording import Recording
 
 #: Longest title of a recording, in characters; it is the beginning of the prompt.
 _TITLE_LENGTH = 80
@@ -65,17 +65,17 @@ def record_loaded(
     `on_prompt` gets the number of prompt tokens before the first step. `template` None: the chat template if the
     tokenizer has one.
     """
-    from kvviz.model.observed import ObservedModel
-    from kvviz.model.session import ModelSession
-    from kvviz.recording import Recording, write_recording
+    from kvviz.log.recording import Recording, write_recording
+    from kvviz.model.instrumented import InstrumentedModel
+    from kvviz.model.run import ModelRun
 
     config = EngineConfig(
         block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, prefix_cache=prefix_cache, seed=seed
     )
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p)
-    observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     try:
-        session = ModelSession(observed, loaded.tokenizer, config, keep_entries=True)
+        session = ModelRun(observed, loaded.tokenizer, config, keep_entries=True)
         session.add_prompt(prompt, template=template, max_new_tokens=max_new_tokens, sampling=sampling)
         if on_prompt:
             added = [event for _, _, event in session.log.records() if event["type"] == "request_added"]
@@ -118,15 +118,15 @@ def compare_loaded(
     of tokens of the answer so far. Raises `ConfigError` for a lane that there is not, `ModelError` for one that does
     not go with the model, `RequestError` when the prompt does not fit.
     """
-    from kvviz.lane_figures import lane_figures
-    from kvviz.model.comparison import Comparison
-    from kvviz.model.lanes import parse_lanes
-    from kvviz.model.observed import ObservedModel
-    from kvviz.recording import write_recording
-    from kvviz.sources.model import comparison_parts
+    from kvviz.comparison.comparison import Comparison
+    from kvviz.comparison.figures import lane_figures
+    from kvviz.comparison.lane import parse_lanes
+    from kvviz.log.recording import write_recording
+    from kvviz.model.instrumented import InstrumentedModel
+    from kvviz.sources.opening import comparison_parts
 
     lanes = parse_lanes(specs)
-    observed = ObservedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     try:
         comparison = Comparison(
             observed, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None
@@ -156,16 +156,16 @@ def serve(
     """Show the page and block until interrupted.
 
     `model` is a loaded transformers model, or what `--model` takes: a hub id, a directory, a `.gguf` file; None is the
-    default model. Options are the fields of `kvviz.server.ServerConfig`: `host`, `port`, `root_path`, `open_browser`, …
-    Prints the address. Raises `ConfigError` when it cannot be listened on.
+    default model. Options are the fields of `kvviz.web.app.ServerConfig`: `host`, `port`, `root_path`,
+    `open_browser`, … Prints the address. Raises `ConfigError` when it cannot be listened on.
     """
-    from kvviz.server import ServerConfig, run
+    from kvviz.web.app import ServerConfig, run
 
     if model is None or isinstance(model, str):
         run(ServerConfig(model=model, **options), on_url=print)
         return
     from kvviz.model.loading import from_objects
-    from kvviz.sources.model import open_loaded
+    from kvviz.sources.opening import open_loaded
 
     config = ServerConfig(**options)
     loaded = from_objects(model, tokenizer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kvviz.errors import ConfigError
-from kvviz.plain import MAX_SHOWN_NUMBER, shown
+from kvviz.messages import MAX_SHOWN_NUMBER, shown
 
 MAX_BLOCK_SIZE = 256
 MAX_NUM_BLOCKS = 65_536

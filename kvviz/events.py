@@ -2,9 +2,9 @@
 
 An event is a frozen dataclass with a `type` tag. It carries ids, positions, counts and a `reason` (a code with its
 numbers), never prose and never a counter that a reader could derive. On the wire, on disk and in memory a *record* is
-`[seq, t_us, {"type": ..., ...}]`; `seq` is dense from 0 and stamped by `kvviz.log.EventLog` alone, `t_us` is monotonic
-microseconds since the log began and is never read by a fold. Durations live only in fields whose names end in `_us`,
-so two runs can be compared by stripping those.
+`[seq, t_us, {"type": ..., ...}]`; `seq` is dense from 0 and stamped by `kvviz.log.event_log.EventLog`
+alone, `t_us` is monotonic microseconds since the log began and is never read by a
+fold. Durations live only in fields whose names end in `_us`, so two runs can be compared by stripping those.
 
 Units: positions and counts are tokens, `slot` = block_id × block_size + offset, hashes are lower-case hex.
 """

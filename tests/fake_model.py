@@ -16,14 +16,14 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step
-from kvviz.log import EventLog
-from kvviz.recording import write_recording
-from kvviz.scenarios import find_scenario
-from kvviz.sources.commands import RunSettings
-from kvviz.sources.lane import LaneLog
+from kvviz.experiments.scenarios import find_scenario
+from kvviz.log.event_log import EventLog
+from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
+from kvviz.log.recording import write_recording
+from kvviz.sources.controls import RunSettings
+from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
-from kvviz.sources.loading import Progress
+from kvviz.sources.loader import Progress
 
 NUM_LAYERS = 4
 POISON = 99_999

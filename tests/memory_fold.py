@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from kvviz.world import World
+from kvviz.log.world import World
 
 Log = tuple[dict[str, Any], list[list[Any]]]
 

@@ -11,8 +11,8 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.events import Piece
-from kvviz.log import EventLog
-from kvviz.world import World
+from kvviz.log.event_log import EventLog
+from kvviz.log.world import World
 
 WORDS = (
     "the",

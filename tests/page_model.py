@@ -15,13 +15,13 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import MissingError
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
-from kvviz.log import EventLog
-from kvviz.recording import write_recording
-from kvviz.sources.commands import RunSettings
-from kvviz.sources.lane import LaneLog
+from kvviz.log.event_log import EventLog
+from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
+from kvviz.log.recording import write_recording
+from kvviz.sources.controls import RunSettings
+from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live import LiveModel, OpenModel
-from kvviz.sources.loading import Progress
+from kvviz.sources.loader import Progress
 from tests.page_logs import FakeRunner, WordText, header
 
 NUM_LAYERS = 6

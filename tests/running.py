@@ -13,8 +13,8 @@ from typing import Any
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
-from kvviz.server import ServerConfig, bind, create_app, uvicorn_config
-from kvviz.sources.loading import Load
+from kvviz.sources.loader import Load
+from kvviz.web.app import ServerConfig, bind, create_app, uvicorn_config
 
 
 @dataclass

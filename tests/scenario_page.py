@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kvviz.world import World
+from kvviz.log.world import World
 from tests.running import wait_for
 
 Records = list[list[Any]]

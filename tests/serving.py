@@ -12,7 +12,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.errors import RequestError
 from kvviz.events import SamplingParams
-from kvviz.world import World
+from kvviz.log.world import World
 
 STEMS = [[stem * 7 + index % 5 for index in range(30)] for stem in range(3)]
 

@@ -9,9 +9,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
-from kvviz.log import EventLog
-from kvviz.model.observed import ObservedModel
-from kvviz.model.runner import ModelRunner
+from kvviz.log.event_log import EventLog
+from kvviz.model.forward import ModelRunner
+from kvviz.model.instrumented import InstrumentedModel
 
 # One thread: these models are so small that threads waiting for each other would cost more than they compute.
 torch.set_num_threads(1)
@@ -84,7 +84,7 @@ class PagedRun:
     of all computed tokens, `token_ids` all known tokens, `num_forwards` how often the model ran.
     """
 
-    def __init__(self, observed: ObservedModel, config: EngineConfig, *, shuffle: bool = True) -> None:
+    def __init__(self, observed: InstrumentedModel, config: EngineConfig, *, shuffle: bool = True) -> None:
         self.config = config
         self.log = EventLog(config.num_blocks, config.block_size)
         self.runner = ModelRunner(observed.door, observed.geometry, config, fingerprint="test", keep_logits=True)
@@ -140,7 +140,7 @@ class BatchRun:
     `tokens`: all known tokens by request; `events`: all events; `num_forwards`: how often the model ran.
     """
 
-    def __init__(self, observed: ObservedModel, config: EngineConfig) -> None:
+    def __init__(self, observed: InstrumentedModel, config: EngineConfig) -> None:
         self.events: list[Any] = []
         self.tokens: dict[int, list[int]] = {}
         self.num_forwards = 0

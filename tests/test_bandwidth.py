@@ -11,11 +11,11 @@ import pytest
 from fake_model import fake_load
 from running import Running, running
 
+from kvviz.calculator.bandwidth import Reads, bandwidth_series, contexts_up_to, step_bound
+from kvviz.calculator.cards import CARDS, find_card
+from kvviz.calculator.models import BIG_MODELS
 from kvviz.errors import ConfigError
-from kvviz.memory.bandwidth import Reads, bandwidth_series, contexts_up_to, step_bound
-from kvviz.memory.cards import CARDS, find_card
-from kvviz.memory.models import BIG_MODELS
-from kvviz.server import ServerConfig
+from kvviz.web.app import ServerConfig
 
 LLAMA_8B, LLAMA_70B, DEEPSEEK = BIG_MODELS
 

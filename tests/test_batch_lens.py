@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvviz.world import World
+from kvviz.log.world import World
 from tests.batch_logs import batch_log, load_log
 from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
 

@@ -19,7 +19,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
 from kvviz.errors import RequestError
 from kvviz.events import SamplingParams
-from kvviz.world import World
+from kvviz.log.world import World
 
 STEMS = ([1, 2, 3, 4, 5, 6, 7, 8] * 4, [1, 2, 3, 4, 9, 9, 9, 9] * 4, [7] * 32)
 

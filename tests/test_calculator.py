@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvviz.calculating import binary, decimal
-from kvviz.errors import ConfigError, KvvizError, ModelError
-from kvviz.memory import (
+from kvviz.calculator import (
     CARDS,
     MODELS,
     Geometry,
@@ -35,8 +33,10 @@ from kvviz.memory import (
     remedies,
     total_formula,
 )
-from kvviz.memory.dtypes import DTYPES, find_dtype
-from kvviz.memory.formula import Term
+from kvviz.calculator.dtypes import DTYPES, find_dtype
+from kvviz.calculator.formula import Term
+from kvviz.commands.calc import binary, decimal
+from kvviz.errors import ConfigError, KvvizError, ModelError
 
 HERE = Path(__file__).parent / "cases"
 GIB, KIB = 2**30, 2**10

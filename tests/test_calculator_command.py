@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from kvviz import calculating, cli
+from kvviz.calculator import MODELS, find_model
+from kvviz.commands import calc as calculating
+from kvviz.commands import main as cli
 from kvviz.errors import ModelError
-from kvviz.memory import MODELS, find_model
 
 CASES = {
     case["id"]: case
@@ -240,7 +241,7 @@ def test_every_kind_has_words(calc: Any) -> None:
 
 def test_it_starts_without_heavy_libraries() -> None:
     program = (
-        "import sys; sys.argv = ['kvviz', 'calc', '--gpu', 'h100', '--json']\nfrom kvviz import cli\n"
+        "import sys; sys.argv = ['kvviz', 'calc', '--gpu', 'h100', '--json']\nfrom kvviz.commands import main as cli\n"
         "try:\n    cli.main()\nexcept SystemExit:\n    pass\n"
         "heavy = ('torch', 'transformers', 'fastapi', 'numpy', 'huggingface_hub')\n"
         "print(*(name for name in heavy if name in sys.modules))"

@@ -17,14 +17,14 @@ from small_tokenizers import byte_level
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from kvviz.calculator import Geometry, cache_bytes, geometry_of_config
+from kvviz.calculator.known import KNOWN_TYPES
 from kvviz.config import EngineConfig
-from kvviz.memory import Geometry, cache_bytes, geometry_of_config
-from kvviz.memory.known import KNOWN_TYPES
 from kvviz.model.codecs import CODECS
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
+from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
-from kvviz.model.observed import ObservedModel
-from kvviz.model.session import ModelSession
+from kvviz.model.run import ModelRun
 
 #: For each class small settings with which it runs with transformers 5.24, and for the others why they do not.
 CLASSES = json.loads((Path(__file__).parent / "cases" / "causal_models.json").read_text(encoding="utf-8"))
@@ -134,10 +134,10 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "settings"), SMALL)
 def test_a_runs_memory_is_the_calculators(kind: str, settings: dict[str, Any]) -> None:
     model = small_model(kind, vocab_size=len(byte_level()), **settings)
-    observed = ObservedModel(model, name=kind, fingerprint="test")
+    observed = InstrumentedModel(model, name=kind, fingerprint="test")
     try:
         config = EngineConfig(num_blocks=12, block_size=4)
-        header = ModelSession(observed, byte_level(), config).header()
+        header = ModelRun(observed, byte_level(), config).header()
         check_header(header, geometry_of_config(json.loads(json.dumps(model.config.to_dict(), default=str))), "fp32")
     finally:
         observed.close()
@@ -157,9 +157,9 @@ def check_header(header: dict[str, Any], geometry: Geometry, dtype: str) -> None
 
 
 def test_the_default_models_memory_is_the_calculators(default_model: LoadedModel) -> None:
-    observed = ObservedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
+    observed = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
     try:
-        header = ModelSession(observed, default_model.tokenizer, EngineConfig(), measure_misses=False).header()
+        header = ModelRun(observed, default_model.tokenizer, EngineConfig(), measure_misses=False).header()
     finally:
         observed.close()
     geometry = geometry_of_config(json.loads(json.dumps(default_model.model.config.to_dict(), default=str)))

@@ -16,9 +16,9 @@ import pytest
 from running import ProxyPath, Running, running, wait_for
 from typer.testing import CliRunner
 
-from kvviz.cli import app
+from kvviz.commands.main import app
 from kvviz.errors import KvvizError
-from kvviz.server import ServerConfig
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser, static_root
 
 GIB, CASES = 2**30, Path(__file__).parent / "cases"

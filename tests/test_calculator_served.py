@@ -13,8 +13,8 @@ import pytest
 from fake_model import fake_load
 from running import Running, running
 
-from kvviz.memory import Settings, Subject, calculate, listing
-from kvviz.server import ServerConfig
+from kvviz.calculator import Settings, Subject, calculate, listing
+from kvviz.web.app import ServerConfig
 
 CASES = {
     case["id"]: case
@@ -201,7 +201,7 @@ def test_nested_bombs_are_sentences(server: Running) -> None:
 
 def test_the_server_answers_it_without_torch() -> None:
     program = (
-        "import sys\nfrom fastapi import FastAPI\nimport kvviz.web.memory_api\nfrom kvviz.memory import *\n"
+        "import sys\nfrom fastapi import FastAPI\nimport kvviz.web.calculator_routes\nfrom kvviz.calculator import *\n"
         "calculate([Subject.listed('kimi-k3')], Settings(gpu='h100'))\n"
         "print(*(name for name in ('torch', 'transformers') if name in sys.modules))"
     )

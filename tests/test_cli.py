@@ -22,11 +22,14 @@ from small_models import small_model
 from test_loading import small_tokenizer
 
 import kvviz
-from kvviz import bench, cli, doctor, server
+from kvviz.bench import decode as bench
+from kvviz.commands import doctor
+from kvviz.commands import main as cli
+from kvviz.commands.terminal import LoadingLine
 from kvviz.errors import ConfigError, RecordingError
-from kvviz.server import ServerConfig
-from kvviz.sources.loading import LoadStatus
-from kvviz.terminal import LoadingLine
+from kvviz.sources.loader import LoadStatus
+from kvviz.web import app as server
+from kvviz.web.app import ServerConfig
 
 Run = Callable[..., int]
 
@@ -34,7 +37,8 @@ Run = Callable[..., int]
 REPLAY = """
 import json, os, signal, sys, threading, time, urllib.request
 began = time.monotonic()
-from kvviz import cli, server
+from kvviz.commands import main as cli
+from kvviz.web import app as server
 real = server.run
 def run(config, **options):
     def look(url):
@@ -95,7 +99,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def recording(model_directory: Path) -> Path:
     path = model_directory.parent / "run.kvviz"
-    command = [sys.executable, "-m", "kvviz.cli", "record", "word5 word6 word7", "-o", str(path)]
+    command = [sys.executable, "-m", "kvviz", "record", "word5 word6 word7", "-o", str(path)]
     command += ["--model", str(model_directory), "--max-new-tokens", "5", "--block-size", "4", "--num-blocks", "8"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -221,9 +225,7 @@ def test_help_names_every_command(run: Run, capsys: Any) -> None:
 
 
 def test_events_are_the_records_of_the_file(recording: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kvviz.cli", "events", str(recording)], capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "kvviz", "events", str(recording)], capture_output=True, check=True)
     with zipfile.ZipFile(recording) as archive:
         assert done.stdout == archive.read("events.ndjson")
         header = json.loads(archive.read("header.json"))
@@ -244,7 +246,7 @@ def test_events_survive_a_closed_pipe(tmp_path: Path, recording: Path) -> None:
         target.writestr("header.json", source.read("header.json"))
         target.writestr("events.ndjson", "".join(f'[{seq},0,{{"type":"later"}}]\n' for seq in range(50_000)))
     events = subprocess.Popen(
-        [sys.executable, "-m", "kvviz.cli", "events", str(long)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "kvviz", "events", str(long)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert events.stdout is not None
     assert events.stderr is not None
@@ -257,7 +259,7 @@ def test_events_survive_a_closed_pipe(tmp_path: Path, recording: Path) -> None:
 def test_a_terminal_without_our_signs_shows_others() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
-        [sys.executable, "-m", "kvviz.cli", "calc", "llama-3.1-8b"], env=environment, capture_output=True, check=False
+        [sys.executable, "-m", "kvviz", "calc", "llama-3.1-8b"], env=environment, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"131,072" in done.stdout
@@ -266,7 +268,7 @@ def test_a_terminal_without_our_signs_shows_others() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
 def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) -> None:
-    command = f'"{sys.executable}" -m kvviz.cli events "{recording}" {redirection}'
+    command = f'"{sys.executable}" -m kvviz events "{recording}" {redirection}'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -277,7 +279,7 @@ def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) 
 def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_path: Path) -> None:
     import pty
 
-    command = [sys.executable, "-m", "kvviz.cli", "record", " ".join(f"word{n}" for n in range(5, 14))]
+    command = [sys.executable, "-m", "kvviz", "record", " ".join(f"word{n}" for n in range(5, 14))]
     command += ["-o", str(tmp_path / "run.kvviz"), "--model", str(model_directory), "--max-new-tokens", "5"]
     command += ["--block-size", "4", "--num-blocks", "8", "--prefill-chunk", "4"]
     terminal, end = pty.openpty()
@@ -302,7 +304,7 @@ def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_pat
 
 
 def test_record_counts_nothing_where_there_is_no_terminal(model_directory: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kvviz.cli", "record", "word5 word6", "-o", str(tmp_path / "run.kvviz")]
+    command = [sys.executable, "-m", "kvviz", "record", "word5 word6", "-o", str(tmp_path / "run.kvviz")]
     command += ["--model", str(model_directory), "--max-new-tokens", "3", "--block-size", "4", "--num-blocks", "8"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *loading, last = done.stderr.splitlines()
@@ -339,7 +341,7 @@ def test_replay_needs_no_torch_and_ends_with_ctrl_c(recording: Path) -> None:
 
 
 def test_interrupted_loading_is_quiet(model_directory: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kvviz.cli", "record", "word5", "-o", str(tmp_path / "x.kvviz")]
+    command = [sys.executable, "-m", "kvviz", "record", "word5", "-o", str(tmp_path / "x.kvviz")]
     process = subprocess.Popen([*command, "--model", str(model_directory)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stderr.readline() == "Loading small-llama\n"
@@ -352,7 +354,7 @@ def test_interrupted_loading_is_quiet(model_directory: Path, tmp_path: Path) -> 
 @pytest.mark.weights
 def test_live_server_from_the_command(default_model: object, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvviz.cli", "--no-open", "--port", "0"],
+        [sys.executable, "-m", "kvviz", "--no-open", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kvviz.cli import main
-from kvviz.limits import Limits
-from kvviz.recording import Recording
-from kvviz.server import ServerConfig
+from kvviz.commands.main import main
+from kvviz.log.recording import Recording
+from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
-from kvviz.sources.model import load_model
+from kvviz.sources.opening import load_model
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
 from tests.small_models import small_model

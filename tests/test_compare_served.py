@@ -13,14 +13,14 @@ from small_models import small_model
 from test_live_model import PROMPT, letters_tokenizer, play
 
 from kvviz.api import compare_loaded
-from kvviz.cli import main
+from kvviz.commands.main import main
+from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
-from kvviz.lane_figures import lane_figures
+from kvviz.log.recording import Recording
+from kvviz.log.world import World
 from kvviz.model.loading import from_objects
-from kvviz.recording import Recording
-from kvviz.server import ServerConfig
-from kvviz.sources.model import open_loaded
-from kvviz.world import World
+from kvviz.sources.opening import open_loaded
+from kvviz.web.app import ServerConfig
 
 LANES = ["mqa", "sinks=12,start=2"]
 

@@ -12,14 +12,14 @@ import torch
 from small_models import LATENT, greedy_ids, plain_logits, prompt_ids, small_model
 from transformers import PreTrainedModel
 
+from kvviz.comparison.comparison import Comparison
+from kvviz.comparison.figures import lane_figures
+from kvviz.comparison.lane import parse_lane, parse_lanes
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
 from kvviz.events import SamplingParams
-from kvviz.lane_figures import lane_figures
-from kvviz.model.comparison import Comparison
-from kvviz.model.lanes import parse_lane, parse_lanes
-from kvviz.model.observed import ObservedModel
-from kvviz.world import World
+from kvviz.log.world import World
+from kvviz.model.instrumented import InstrumentedModel
 
 NUM_NEW = 12
 PROMPT_LENGTH = 29
@@ -29,7 +29,7 @@ class Run:
     """A comparison of some lanes on token ids, and its measurements."""
 
     def __init__(self, model: PreTrainedModel, specs: list[str], ids: list[int], **settings: Any) -> None:
-        self.observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+        self.observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
         try:
             config = EngineConfig(**{"block_size": 4, "num_blocks": 64, "prefill_chunk": 8, **settings})
             self.comparison = Comparison(self.observed, None, config, parse_lanes(specs))
@@ -112,7 +112,7 @@ def test_concatenation_copies_the_whole_cache_for_each_token() -> None:
 
 
 def test_what_was_copied_is_counted_for_each_text() -> None:
-    observed = ObservedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
         comparison = Comparison(observed, None, EngineConfig(block_size=4, num_blocks=64), parse_lanes(["concat"]))
         told = []
@@ -147,7 +147,7 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
     end = text.text[first + 2]  # the reference's own text up to here has not had it
     assert end not in text.text[: first + 2]
     assert end not in [event["free_token_id"] for event in text.measured(1)]
-    observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
         comparison = Comparison(observed, None, text.comparison.main.config, parse_lanes(["mqa"]))
         request_id = comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
@@ -229,7 +229,7 @@ def test_a_lane_that_parts_writes_what_it_would_have_written_alone(spec: str) ->
     run = Run(model, [spec], ids)
     assert run.figures[spec]["first_divergence"] is not None, "the test needs a lane that parts"
     free = [event["free_token_id"] for event in run.measured(1)]
-    observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     config = EngineConfig(block_size=4, num_blocks=64, prefill_chunk=8)
     try:
         alone = Comparison(observed, None, config, (parse_lane(spec),))
@@ -352,7 +352,7 @@ def test_a_model_with_latents_of_its_own_shows_them() -> None:
 
 def test_a_second_prompt_hits_where_there_is_a_prefix_cache() -> None:
     model = small_model("llama")
-    observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=4, num_blocks=64, prefill_chunk=8)
         comparison = Comparison(observed, None, config, parse_lanes(["no-prefix"]))
@@ -435,7 +435,7 @@ def test_lanes_that_do_not_go_with_a_model_are_refused() -> None:
 
 
 def test_one_prompt_at_a_time() -> None:
-    observed = ObservedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
         comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["mha"]))
         comparison.add_tokens([5, 6], max_new_tokens=3)

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from kvviz.recording import write_recording
-from kvviz.server import ServerConfig
+from kvviz.log.recording import write_recording
+from kvviz.web.app import ServerConfig
 from tests.page_logs import make_log
 from tests.page_model import page_load
 from tests.running import Running, running

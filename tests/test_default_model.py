@@ -10,12 +10,12 @@ import torch
 from small_models import PagedRun, greedy_ids, plain_logits
 
 from kvviz.config import EngineConfig
+from kvviz.experiments.scenarios import RECORDINGS, find_scenario, open_performance
+from kvviz.log.recording import Recording
+from kvviz.log.world import World
+from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
-from kvviz.model.observed import ObservedModel
-from kvviz.model.session import ModelSession
-from kvviz.recording import Recording
-from kvviz.scenarios import RECORDINGS, find_scenario, open_performance
-from kvviz.world import World
+from kvviz.model.run import ModelRun
 
 PROMPT = "Gravity explains why the tides of the sea follow the Moon, and also why"
 NUM_NEW = 24
@@ -39,15 +39,15 @@ def expected(default_model: LoadedModel) -> tuple[list[int], list[int], torch.Te
 
 
 @pytest.fixture
-def observed(default_model: LoadedModel, expected: object) -> Iterator[ObservedModel]:
-    model = ObservedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
+def observed(default_model: LoadedModel, expected: object) -> Iterator[InstrumentedModel]:
+    model = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
     yield model
     model.close()
 
 
 @pytest.mark.parametrize(("block_size", "chunk"), [(1, 64), (7, 5), (16, 64)])
 def test_logits_and_tokens_equal_transformers(
-    observed: ObservedModel,
+    observed: InstrumentedModel,
     expected: tuple[list[int], list[int], torch.Tensor],
     block_size: int,
     chunk: int,
@@ -59,7 +59,7 @@ def test_logits_and_tokens_equal_transformers(
     assert (run.logits - logits).abs().max() <= 1e-3
 
 
-def test_the_geometry_is_that_of_the_paper_value(observed: ObservedModel) -> None:
+def test_the_geometry_is_that_of_the_paper_value(observed: InstrumentedModel) -> None:
     """30 layers, 3 KV heads of 64, fp32: 46,080 B a token."""
     assert len(observed.geometry.layers) == 30
     assert {layer.key_shape for layer in observed.geometry.layers} == {(3, 64)}
@@ -67,11 +67,11 @@ def test_the_geometry_is_that_of_the_paper_value(observed: ObservedModel) -> Non
 
 
 def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
-    observed: ObservedModel, default_model: LoadedModel
+    observed: InstrumentedModel, default_model: LoadedModel
 ) -> None:
     def talk(*, prefix_cache: bool) -> list[list[int]]:
         config = EngineConfig(num_blocks=16, prefix_cache=prefix_cache)
-        session = ModelSession(observed, default_model.tokenizer, config, measure_misses=False)
+        session = ModelRun(observed, default_model.tokenizer, config, measure_misses=False)
         first = session.add_prompt("Tell me about one planet.", max_new_tokens=24)
         session.run()
         session.add_prompt("And one more.", max_new_tokens=12, continues=first)
@@ -88,13 +88,13 @@ def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
     assert talk(prefix_cache=True) == talk(prefix_cache=False)
 
 
-def make(*arguments: Any, **options: Any) -> ModelSession:
-    return ModelSession(*arguments, keep_entries=False, **options)
+def make(*arguments: Any, **options: Any) -> ModelRun:
+    return ModelRun(*arguments, keep_entries=False, **options)
 
 
 @pytest.mark.parametrize("name", ["first-minute", "preempt_swap", "fork_tree"])
 def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
-    name: str, observed: ObservedModel, default_model: LoadedModel
+    name: str, observed: InstrumentedModel, default_model: LoadedModel
 ) -> None:
     """A fresh run has the tokens and digests of the file that ships, and each request the tokens of `generate()`."""
     assert default_model.tokenizer is not None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvviz.digest import (
+from kvviz.log.digest import (
     RELEASED,
     TOKEN_HASH_START,
     digest,

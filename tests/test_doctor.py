@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kvviz import doctor
-from kvviz.assets import Assets
+from kvviz.commands import doctor
 from kvviz.model.fetch import DEFAULT_WEIGHTS
+from kvviz.web.assets import Assets
 
 
 @pytest.fixture

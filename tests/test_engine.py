@@ -8,8 +8,8 @@ from stub_engine import StubRunner
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
 from kvviz.engine.runner import Sample, StepResult
-from kvviz.log import EventLog
-from kvviz.world import World
+from kvviz.log.event_log import EventLog
+from kvviz.log.world import World
 
 
 def result(*samples: Sample | None) -> StepResult:

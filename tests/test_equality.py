@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
-from kvviz.model.observed import ObservedModel
+from kvviz.model.instrumented import InstrumentedModel
 
 FAMILIES: dict[str, dict[str, object]] = {
     "gpt2": OLD_SIZES,
@@ -44,8 +44,8 @@ FAMILIES: dict[str, dict[str, object]] = {
 PROMPT_LENGTH, NUM_NEW = 37, 20
 
 
-def observe(model, kind: str) -> ObservedModel:
-    return ObservedModel(model, name=kind, fingerprint="test")
+def observe(model, kind: str) -> InstrumentedModel:
+    return InstrumentedModel(model, name=kind, fingerprint="test")
 
 
 @torch.inference_mode()
@@ -163,7 +163,7 @@ def test_blocks_out_of_every_window_are_released() -> None:
         observed.close()
 
 
-def greedy_of_closed(model, observed: ObservedModel, token_ids: list[int], count: int) -> list[int]:
+def greedy_of_closed(model, observed: InstrumentedModel, token_ids: list[int], count: int) -> list[int]:
     """`generate()` with the model's own attention, then observed again."""
     observed.close()
     want = greedy_ids(model, token_ids, count)

@@ -8,8 +8,8 @@ from stub_engine import StubRunner
 
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
-from kvviz.log import EventLog
-from kvviz.world import World
+from kvviz.log.event_log import EventLog
+from kvviz.log.world import World
 
 NUM_STEPS = 500
 NUM_BLOCKS, BLOCK_SIZE = 12, 4

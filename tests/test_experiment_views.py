@@ -14,8 +14,8 @@ from small_models import small_model
 from test_live_model import letters_tokenizer
 
 from kvviz.model.loading import from_objects
-from kvviz.server import ServerConfig
-from kvviz.sources.model import open_loaded
+from kvviz.sources.opening import open_loaded
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvviz.errors import MissingError
-from kvviz.frames import (
+from kvviz.log.frames import (
     MAX_COLUMNS,
     FrameSource,
     FrameStore,

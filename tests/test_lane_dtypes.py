@@ -8,19 +8,19 @@ import pytest
 import torch
 from small_models import LATENT, prompt_ids, small_model
 
+from kvviz.comparison.comparison import Comparison
+from kvviz.comparison.figures import lane_figures
+from kvviz.comparison.lane import parse_lanes
 from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
-from kvviz.lane_figures import lane_figures
-from kvviz.model.comparison import Comparison
-from kvviz.model.lanes import parse_lanes
-from kvviz.model.observed import ObservedModel
+from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.rotation import check_rotation, find_rotation
 
 DTYPES = {torch.float64: 8, torch.float32: 4, torch.bfloat16: 2, torch.float16: 2}
 
 
 def compared(specs: list[str], kind: str, dtype: torch.dtype, **settings: object) -> dict[str, dict[str, Any]]:
-    observed = ObservedModel(small_model(kind, dtype, **settings), name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(small_model(kind, dtype, **settings), name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=4, num_blocks=32)
         comparison = Comparison(observed, None, config, parse_lanes(specs))
@@ -51,7 +51,7 @@ def test_keys_of_few_digits_can_be_turned_back(dtype: torch.dtype) -> None:
     for module in model.modules():
         if hasattr(module, "inv_freq"):  # as loading a model in this dtype leaves them
             module.inv_freq = small_model("llama").model.rotary_emb.inv_freq
-    observed = ObservedModel(model, name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
         comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["latent=64", "sinks=64"]))
         comparison.add_tokens(prompt_ids(17), max_new_tokens=5)

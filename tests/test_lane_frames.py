@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from small_models import prompt_ids, small_model
 
+from kvviz.comparison.comparison import Comparison
+from kvviz.comparison.lane import parse_lanes
 from kvviz.config import EngineConfig
-from kvviz.model.comparison import Comparison
-from kvviz.model.lanes import parse_lanes
-from kvviz.model.observed import ObservedModel
+from kvviz.model.instrumented import InstrumentedModel
 
 BLOCK_SIZE = 4
 
 
 @pytest.mark.parametrize("spec", ["sinks=6,start=2", "latent=128+sinks=6,start=2"])
 def test_a_branch_has_no_norms_of_blocks_that_were_freed_before_it_began(spec: str) -> None:
-    observed = ObservedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=BLOCK_SIZE, num_blocks=32, prefill_chunk=64)
         comparison = Comparison(observed, None, config, parse_lanes([spec]))

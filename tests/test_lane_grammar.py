@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kvviz.comparison.lane import parse_lane
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError
-from kvviz.model.lanes import parse_lane
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from test_compare_served import loaded
 
-from kvviz import comparing, recording
 from kvviz.api import compare_loaded
+from kvviz.commands import compare as comparing
+from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
-from kvviz.lane_figures import lane_figures
-from kvviz.recording import Recording
+from kvviz.log import recording
+from kvviz.log.recording import Recording
 
 Change = Callable[[dict[str, Any]], None]
 

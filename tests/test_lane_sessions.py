@@ -13,9 +13,9 @@ from running import Running, running
 from test_compare_served import LANES, compared, loaded
 
 from kvviz.api import compare_loaded
-from kvviz.limits import Limits
-from kvviz.server import ServerConfig
-from kvviz.sources.model import open_loaded
+from kvviz.sessions.limits import Limits
+from kvviz.sources.opening import open_loaded
+from kvviz.web.app import ServerConfig
 
 
 @pytest.fixture

@@ -1,41 +1,46 @@
-"""Imports point left only: events ← engine ← model ← sources ← sessions ← server ← commands.
+"""Imports follow the layers that each package's docstring declares, and the declared layers have no circle.
 
-Every import counts, also those inside functions and those for types alone. A module that is in no layer below is taken
-for one of the outermost, where the commands are.
+A package's docstring says `May import: …` (parts of kvviz) and, where a library is restricted, `Libraries: …`. Every
+import counts, also those inside functions and those for types alone. The modules beside the packages are declared here.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = {
-    "events": ("errors", "plain", "version", "limits", "config", "digest", "events", "memory", "traces"),
-    "engine": ("engine", "world", "log", "ledger", "frames", "recording"),
-    "model": ("model", "scenarios", "experiments"),
-    "sources": ("sources",),
-    "sessions": ("session", "sessions"),
-    "server": ("assets", "web", "server"),
-}
-ORDER = [*LAYERS, "commands"]
-#: Libraries and the layers that may import them.
-ALLOWED = {
-    "torch": {"model", "commands"},
-    "transformers": {"model", "commands"},
-    "safetensors": {"model", "commands"},
-    "gguf": {"model", "commands"},
-    "asyncio": {"sessions", "server", "commands"},
-    "fastapi": {"server"},
-    "starlette": {"server"},
-    "uvicorn": {"server"},
-    "typer": {"commands"},
-    "rich": {"commands"},
+#: Libraries that a package may import only when its docstring names them.
+RESTRICTED = (
+    "asyncio",
+    "fastapi",
+    "gguf",
+    "rich",
+    "safetensors",
+    "starlette",
+    "torch",
+    "transformers",
+    "typer",
+    "uvicorn",
+)
+#: The modules beside the packages, with what they may import.
+MODULES_BESIDE = {
+    "errors": set(),
+    "version": set(),
+    "messages": set(),
+    "config": {"errors", "messages"},
+    "events": set(),
+    "api": {"comparison", "config", "errors", "events", "log", "model", "sources", "web", "transformers"},
+    "__main__": {"commands"},
+    "": {"api", "config", "engine", "errors", "log", "version"},
 }
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -43,10 +48,20 @@ MODULES = {
 }
 
 
-def layer_of(module: str) -> str:
-    """Layer of `kvviz.x.y`, by the name after `kvviz`."""
-    name = module.split(".")[1] if "." in module else ""
-    return next((layer for layer, names in LAYERS.items() if name in names), "commands")
+def part_of(module: str) -> str:
+    """`engine` for `kvviz.engine.blocks`; empty for `kvviz` itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def declared(part: str) -> set[str]:
+    """The parts of kvviz and the restricted libraries that a part may import."""
+    if part in MODULES_BESIDE:
+        return MODULES_BESIDE[part]
+    docstring = ast.get_docstring(ast.parse(MODULES[f"kvviz.{part}"].read_text(encoding="utf-8"))) or ""
+    named = re.search(r"^May import: ([^.]+)\.$", docstring, re.MULTILINE)
+    assert named, f"the docstring of kvviz/{part}/__init__.py says no 'May import: …'"
+    libraries = re.search(r"^Libraries: ([^.]+)\.$", docstring, re.MULTILINE)
+    return {name for found in (named, libraries) if found for name in re.split(r",\s+", found[1])}
 
 
 def imports_of(module: str) -> Iterator[tuple[str, int]]:
@@ -70,56 +85,63 @@ def imports_of(module: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_left(module: str) -> None:
-    here = ORDER.index(layer_of(module))
+def test_imports_are_declared(module: str) -> None:
+    here = part_of(module)
     for name, line in imports_of(module):
-        if name.split(".")[0] == "kvviz":
+        top = name.split(".")[0]
+        if top == "kvviz":
             assert name in MODULES, f"{module}:{line} imports {name}, which does not exist"
-            there = ORDER.index(layer_of(name))
-            assert there <= here, f"{module}:{line} ({ORDER[here]}) imports {name} ({ORDER[there]})"
+            assert part_of(name) in declared(here) | {here}, f"{module}:{line} imports {name}"
+        elif top in RESTRICTED:
+            assert top in declared(here), f"{module}:{line} imports {name}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_libraries_stay_in_their_layer(module: str) -> None:
-    for name, line in imports_of(module):
-        allowed = ALLOWED.get(name.split(".")[0])
-        assert allowed is None or layer_of(module) in allowed, f"{module}:{line} imports {name}"
+def test_declared_layers_have_no_circle() -> None:
+    parts = {part_of(module) for module in MODULES} - {""}
+    graph = {part: declared(part) & parts for part in parts}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(parts)
 
 
-def test_every_layer_has_its_modules() -> None:
-    names = {module.split(".")[1] for module in MODULES if "." in module}
-    assert {name for layer in LAYERS.values() for name in layer} <= names
+def test_no_module_name_stands_twice() -> None:
+    """Except for a package's namesake inside it, and for the files of commands, which bear the commands' names."""
+    names = Counter(
+        module.rpartition(".")[2]
+        for module, path in MODULES.items()
+        if path.name != "__init__.py" and not module.startswith("kvviz.commands.")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_rules_see_every_kind_of_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "log.py"
+    path = tmp_path / "world.py"
     path.write_text(
-        "import torch.nn\nfrom kvviz import server, __version__\nfrom . import world\nfrom .web import api\n"
+        "import torch.nn\nfrom kvviz import web, __version__\nfrom . import digest\nfrom ..web import routes\n"
         "from kvviz.model.tokens import TokenizerText\ndef f():\n    from kvviz import sessions\n"
     )
-    monkeypatch.setitem(MODULES, "kvviz.log", path)
-    assert [name for name, _ in imports_of("kvviz.log")] == [
+    monkeypatch.setitem(MODULES, "kvviz.log.world", path)
+    assert [name for name, _ in imports_of("kvviz.log.world")] == [
         "torch.nn",
-        "kvviz.server",
+        "kvviz.web",
         "kvviz.version",
-        "kvviz.world",
-        "kvviz.web.api",
+        "kvviz.log.digest",
+        "kvviz.web.routes",
         "kvviz.model.tokens",
         "kvviz.sessions",
     ]
-    with pytest.raises(AssertionError, match=r"imports kvviz\.server"):
-        test_imports_point_left("kvviz.log")
     with pytest.raises(AssertionError, match=r"imports torch\.nn"):
-        test_libraries_stay_in_their_layer("kvviz.log")
+        test_imports_are_declared("kvviz.log.world")
+    path.write_text("from kvviz import web\n")
+    with pytest.raises(AssertionError, match=r"imports kvviz\.web"):
+        test_imports_are_declared("kvviz.log.world")
 
 
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import kvviz.engine, kvviz.recording, kvviz.world", "torch transformers fastapi starlette typer"),
+        ("import kvviz.engine, kvviz.log.recording, kvviz.log.world", "torch transformers fastapi starlette typer"),
         ("import kvviz; kvviz.Engine, kvviz.EngineConfig, kvviz.Recording", "torch transformers fastapi starlette"),
-        ("import kvviz.cli", "torch transformers"),
-        ("import kvviz.server, kvviz.sources.recorded", "torch transformers"),
+        ("import kvviz.commands.main", "torch transformers"),
+        ("import kvviz.web.app, kvviz.sources.recorded", "torch transformers"),
     ],
 )
 def test_heavy_libraries_come_only_when_needed(statement: str, absent: str) -> None:

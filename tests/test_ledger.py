@@ -18,8 +18,8 @@ from kvviz.events import (
     KvWritten,
     StepStarted,
 )
-from kvviz.ledger import SlotLedger
-from kvviz.world import World
+from kvviz.log.slots import SlotLedger
+from kvviz.log.world import World
 
 REASON = AllocationReason(code="prompt", num_tokens=1, num_blocks_held=0)
 

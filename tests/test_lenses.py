@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvviz.frames import encode_pack
+from kvviz.log.frames import encode_pack
 from tests.browser import Watched, open_browser, static_root
 from tests.page_logs import make_log, make_serving_log
 

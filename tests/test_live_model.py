@@ -12,13 +12,13 @@ from small_models import VOCABULARY, small_model
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kvviz.frames import decode_pack
+from kvviz.log.frames import decode_pack
+from kvviz.log.recording import Recording
+from kvviz.log.world import World
 from kvviz.model.loading import from_objects
-from kvviz.recording import Recording
-from kvviz.server import ServerConfig
-from kvviz.sources.commands import RunSettings
-from kvviz.sources.model import open_loaded
-from kvviz.world import World
+from kvviz.sources.controls import RunSettings
+from kvviz.sources.opening import open_loaded
+from kvviz.web.app import ServerConfig
 
 PROMPT = "the quick brown fox jumps over the lazy dog"
 

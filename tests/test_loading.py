@@ -56,7 +56,7 @@ def saved(tmp_path: Path) -> Path:
 
 def test_importing_brings_no_torch() -> None:
     code = (
-        "import sys, kvviz, kvviz.cli, kvviz.api, kvviz.doctor, kvviz.model.loading, kvviz.server; "
+        "import sys, kvviz, kvviz.commands.main, kvviz.api, kvviz.commands.doctor, kvviz.model.loading, kvviz.web.app; "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

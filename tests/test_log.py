@@ -13,8 +13,8 @@ from stub_engine import as_records, busy_log, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.events import StepStarted
-from kvviz.log import EventLog
-from kvviz.world import World
+from kvviz.log.event_log import EventLog
+from kvviz.log.world import World
 
 
 def filled(num_records: int, **options: Any) -> EventLog:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from kvviz.assets import find_assets
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
-from kvviz.log import EventLog
-from kvviz.server import ServerConfig
+from kvviz.engine.workload import Append, Replay, Start, Workload
+from kvviz.log.event_log import EventLog
+from kvviz.log.world import World
+from kvviz.web.app import ServerConfig
+from kvviz.web.assets import find_assets
 from kvviz.web.plotly import SCRIPT, find_plotly
-from kvviz.workload import Append, Replay, Start, Workload
-from kvviz.world import World
 from tests.browser import Watched
 from tests.compare_logs import forgetting_log, no_cache_log
 from tests.memory_fold import Log, memory_of

@@ -13,10 +13,10 @@ from small_tokenizers import byte_level
 from kvviz.config import EngineConfig
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import RequestError
+from kvviz.log.world import World
 from kvviz.model import session as module
-from kvviz.model.observed import ObservedModel
-from kvviz.model.session import ModelSession
-from kvviz.world import World
+from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.run import ModelRun
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,22 +28,22 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def observed() -> Iterator[ObservedModel]:
+def observed() -> Iterator[InstrumentedModel]:
     """A small random Llama over the small byte-level vocabulary."""
-    model = ObservedModel(small_model("llama", vocab_size=len(byte_level())), name="tiny", fingerprint="tiny")
+    model = InstrumentedModel(small_model("llama", vocab_size=len(byte_level())), name="tiny", fingerprint="tiny")
     yield model
     model.close()
 
 
-def session_of(observed: ObservedModel, **options: Any) -> ModelSession:
-    return ModelSession(observed, byte_level(), EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16), **options)
+def session_of(observed: InstrumentedModel, **options: Any) -> ModelRun:
+    return ModelRun(observed, byte_level(), EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16), **options)
 
 
-def events_of(session: ModelSession, kind: str) -> list[dict[str, Any]]:
+def events_of(session: ModelRun, kind: str) -> list[dict[str, Any]]:
     return [event for _, _, event in session.log.records() if event["type"] == kind]
 
 
-def check(session: ModelSession) -> None:
+def check(session: ModelRun) -> None:
     world = World(session.config.num_blocks, session.config.block_size)
     for record in session.log.records():
         world.apply(record)
@@ -53,7 +53,7 @@ def check(session: ModelSession) -> None:
     assert world.digest() == session.engine.digest()
 
 
-def test_the_text_of_a_prompt_is_what_the_model_gets(observed: ObservedModel) -> None:
+def test_the_text_of_a_prompt_is_what_the_model_gets(observed: InstrumentedModel) -> None:
     session = session_of(observed)
     session.add_prompt("hello <script> 你好", max_new_tokens=1)
     session.add_prompt("hello <script> 你好", max_new_tokens=1, template=False)
@@ -65,7 +65,7 @@ def test_the_text_of_a_prompt_is_what_the_model_gets(observed: ObservedModel) ->
 
 
 @pytest.mark.parametrize("template", [True, False])
-def test_a_conversation_resends_its_tokens_and_hits_them(observed: ObservedModel, template: bool) -> None:
+def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedModel, template: bool) -> None:
     session = session_of(observed)
     first = session.add_prompt("hello world", max_new_tokens=6, template=template)
     session.run()
@@ -85,7 +85,7 @@ def test_a_conversation_resends_its_tokens_and_hits_them(observed: ObservedModel
     check(session)
 
 
-def test_what_cannot_be_continued_is_refused(observed: ObservedModel) -> None:
+def test_what_cannot_be_continued_is_refused(observed: InstrumentedModel) -> None:
     session = session_of(observed)
     running = session.add_prompt("hello", max_new_tokens=4)
     for request_id, reason in ((running, "still running"), (99, "not known")):
@@ -95,7 +95,7 @@ def test_what_cannot_be_continued_is_refused(observed: ObservedModel) -> None:
 
 
 def test_more_requests_may_wait_than_conversations_are_remembered(
-    observed: ObservedModel, monkeypatch: pytest.MonkeyPatch
+    observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_HISTORIES", 3)
     session = session_of(observed)
@@ -110,9 +110,11 @@ def test_more_requests_may_wait_than_conversations_are_remembered(
     check(session)
 
 
-def test_a_failed_step_ends_its_request_and_no_other(observed: ObservedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_ends_its_request_and_no_other(
+    observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16, max_running=1)
-    session = ModelSession(observed, byte_level(), config)
+    session = ModelRun(observed, byte_level(), config)
     runner, real = session.engine.runner, session.engine.runner.run
 
     def fail(step: int, segments: list[Segment]) -> StepResult:

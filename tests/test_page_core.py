@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvviz.digest import digest
 from kvviz.events import EVENT_TYPES
+from kvviz.log.digest import digest
 from tests.browser import open_browser, static_root
 from tests.page_logs import header as make_header
 from tests.page_logs import make_log, positions

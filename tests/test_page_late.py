@@ -14,9 +14,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from kvviz.cli import app
-from kvviz.recording import write_recording
-from kvviz.server import ServerConfig
+from kvviz.commands.main import app
+from kvviz.log.recording import write_recording
+from kvviz.web.app import ServerConfig
 from tests.browser import open_browser
 from tests.page_logs import make_log
 from tests.page_model import page_load

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 import pytest
 
-from kvviz.limits import Limits
-from kvviz.recording import write_recording
-from kvviz.server import ServerConfig
+from kvviz.log.recording import write_recording
+from kvviz.sessions.limits import Limits
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.page_logs import make_log
 from tests.page_model import page_load

@@ -9,8 +9,8 @@ import pytest
 from browser import ARGUMENTS, Watched, require_browser
 from running import ProxyPath, running
 
-from kvviz.assets import find_assets
-from kvviz.server import ServerConfig
+from kvviz.web.app import ServerConfig
+from kvviz.web.assets import find_assets
 
 PREFIX = "/proxy/8000"
 

@@ -16,9 +16,9 @@ from page_logs import make_log
 from running import running
 
 from kvviz.errors import RecordingError, RequestError
-from kvviz.plain import shown
-from kvviz.recording import Recording, write_recording
-from kvviz.sources.commands import MAX_ID, RunSettings, Start, parse_command
+from kvviz.log.recording import Recording, write_recording
+from kvviz.messages import shown
+from kvviz.sources.controls import MAX_ID, RunSettings, Start, parse_command
 
 #: Words of Python and of its libraries, which nobody who sends a command has to know.
 FOREIGN = re.compile(

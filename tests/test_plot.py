@@ -18,7 +18,7 @@ import pytest
 from running import Running, running
 
 import kvviz.web.plotly
-from kvviz.server import ServerConfig
+from kvviz.web.app import ServerConfig
 from kvviz.web.guard import CONTENT_SECURITY_POLICY, SECURITY_HEADERS
 from kvviz.web.plotly import SCRIPT
 from tests.browser import Watched, open_browser

@@ -12,7 +12,7 @@ from small_models import small_model
 from small_tokenizers import byte_level
 
 import kvviz
-from kvviz.cli import app
+from kvviz.commands.main import app
 from kvviz.engine.runner import Sample, Segment, StepResult
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,13 +17,13 @@ import orjson
 import pytest
 from stub_engine import as_json, busy_log
 
-from kvviz import recording as module
 from kvviz.config import EngineConfig
 from kvviz.errors import KvvizError, MissingError, RecordingError
 from kvviz.events import Event, KvWritten
-from kvviz.frames import StepFrame, decode_pack, quantise_rows
-from kvviz.recording import Recording, write_recording
-from kvviz.world import World
+from kvviz.log import recording as module
+from kvviz.log.frames import StepFrame, decode_pack, quantise_rows
+from kvviz.log.recording import Recording, write_recording
+from kvviz.log.world import World
 
 LAYERS, HEADS, KV_HEADS, DIM = 2, 4, 2, 3
 Members = dict[str, bytes]

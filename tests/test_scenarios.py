@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from kvviz.errors import RequestError
-from kvviz.recording import Recording
-from kvviz.scenarios import RECORDINGS, SCENARIOS, find_scenario
-from kvviz.server import ServerConfig
-from kvviz.world import World
+from kvviz.experiments.scenarios import RECORDINGS, SCENARIOS, find_scenario
+from kvviz.log.recording import Recording
+from kvviz.log.world import World
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
 from tests.scenario_page import Records, check_page, events

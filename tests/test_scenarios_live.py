@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kvviz.limits import Limits
-from kvviz.scenarios import find_scenario
-from kvviz.server import ServerConfig
+from kvviz.experiments.scenarios import find_scenario
+from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
-from kvviz.sources.model import load_model
+from kvviz.sources.opening import load_model
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 from tests.running import Running, running, wait_for
 from tests.scenario_page import check_page

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kvviz import events, schema
+from kvviz import events
+from kvviz.log import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_generated_files_are_fresh() -> None:
-    assert schema.stale_files(ROOT) == [], "run `python -m kvviz.schema`"
+    assert schema.stale_files(ROOT) == [], "run `python -m kvviz.log.schema`"
 
 
 @pytest.mark.parametrize("event", events.EVENT_TYPES)

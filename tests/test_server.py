@@ -19,11 +19,11 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from kvviz.errors import ConfigError
-from kvviz.limits import Limits
-from kvviz.recording import Recording
-from kvviz.server import ServerConfig, bind, create_app, page_url
-from kvviz.web.api import api_routes
+from kvviz.log.recording import Recording
+from kvviz.sessions.limits import Limits
+from kvviz.web.app import ServerConfig, bind, create_app, page_url
 from kvviz.web.guard import CONTENT_SECURITY_POLICY
+from kvviz.web.routes import api_routes
 from kvviz.web.static import MEDIA_TYPES
 
 
@@ -93,7 +93,7 @@ def test_media_types_are_ours(client: httpx.Client, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "path",
     [
-        "/static/../kvviz/server.py",
+        "/static/../kvviz/web/app.py",
         "/static/..%2fkvviz%2fserver.py",
         "/static/%2e%2e/%2e%2e/etc/passwd",
         "/static//etc/passwd",
@@ -519,5 +519,5 @@ def test_bind() -> None:
 
 
 def test_the_server_imports_no_torch() -> None:
-    code = "import sys, kvviz.server; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, kvviz.web.app; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

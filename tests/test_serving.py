@@ -19,7 +19,7 @@ from stub_engine import StubRunner, stub_engine
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
 from kvviz.events import BlockCopied, PrefixCacheReset, RequestForked, RequestPreempted
-from kvviz.model.observed import ObservedModel
+from kvviz.model.instrumented import InstrumentedModel
 
 SEEDS = range(24)
 
@@ -73,7 +73,7 @@ def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
     prompts = [stem[: chance.choice([5, 16, 24])] + prompt_ids(chance.randint(1, 20), seed=10 + i) for i in range(10)]
     counts = [chance.randint(4, 18) for _ in prompts]
     want = [greedy_ids(model, prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-    observed = ObservedModel(model, name=kind, fingerprint=kind)
+    observed = InstrumentedModel(model, name=kind, fingerprint=kind)
     config = EngineConfig(
         block_size=4,
         num_blocks=14 if kind == "mistral" else 26,  # with a window a request holds less
@@ -109,7 +109,7 @@ def test_branches_equal_unforked_runs(kind: str, block_size: int) -> None:
     model = small_model(kind, **FILLED_KINDS[kind])
     prompt, count = prompt_ids(13), 12
     parent_ids = greedy_ids(model, prompt, count)
-    observed = ObservedModel(model, name=kind, fingerprint=kind)
+    observed = InstrumentedModel(model, name=kind, fingerprint=kind)
     wanted: dict[int, tuple[list[int], int]] = {}
     try:
         run = BatchRun(observed, EngineConfig(block_size=block_size, num_blocks=160, prefill_chunk=16))
@@ -196,7 +196,7 @@ def test_settings_are_checked(setting: str, value: object) -> None:
 def test_swapped_tensors_come_back_bit_for_bit() -> None:
     """A request's entries before it is swapped out and after it came back, wherever they lie then."""
     model = small_model("llama")
-    observed = ObservedModel(model, name="llama", fingerprint="llama")
+    observed = InstrumentedModel(model, name="llama", fingerprint="llama")
     config = EngineConfig(
         block_size=4, num_blocks=9, prefill_chunk=64, max_running=2, preemption="swap", num_host_blocks=9
     )
@@ -243,7 +243,7 @@ def test_the_victim_is_the_last_and_its_tokens_are_kept() -> None:
 def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
     """It overwrites what it held of the parent's full block, so nobody may hit that block under the parent's hash."""
     model, observed_model = small_model("llama", initializer_range=0.4), small_model("llama", initializer_range=0.4)
-    observed = ObservedModel(observed_model, name="llama", fingerprint="f")
+    observed = InstrumentedModel(observed_model, name="llama", fingerprint="f")
     run = BatchRun(observed, EngineConfig(block_size=4, num_blocks=40))
     parent = run.engine.add_request(prompt_ids(6), max_new_tokens=20)
     for _ in range(10):
@@ -261,7 +261,7 @@ def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
 def test_a_swapped_request_with_a_window_comes_back() -> None:
     """It leaves what no layer reads behind; else it would ask for more blocks than the pool has, for ever."""
     settings: dict[str, Any] = {"sliding_window": 8, "initializer_range": 0.4}
-    observed = ObservedModel(small_model("mistral", **settings), name="mistral", fingerprint="f")
+    observed = InstrumentedModel(small_model("mistral", **settings), name="mistral", fingerprint="f")
     config = EngineConfig(block_size=1, num_blocks=25, prefill_chunk=16, preemption="swap", num_host_blocks=50)
     run = BatchRun(observed, config)
     prompts = {run.engine.add_request(prompt_ids(n), max_new_tokens=m): (n, m) for n, m in ((1, 40), (40, 5))}

@@ -14,21 +14,21 @@ import pytest
 from fake_model import FakeModel, fake_load
 from running import running, wait_for
 
-from kvviz.assets import find_assets
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, KvvizError, ModelError, RequestError
-from kvviz.limits import Limits
-from kvviz.recording import write_recording
-from kvviz.server import ServerConfig
-from kvviz.sessions import LIVE_ID, Sessions
-from kvviz.sources.commands import AddRequest, Play, RunSettings, Start, Step, command_id, parse_command
+from kvviz.log.recording import write_recording
+from kvviz.sessions.limits import Limits
+from kvviz.sessions.registry import LIVE_ID, Sessions
+from kvviz.sources.controls import AddRequest, Play, RunSettings, Start, Step, command_id, parse_command
 from kvviz.sources.library import Library
 from kvviz.sources.live import LiveSource
-from kvviz.sources.loading import Loader, LoadStatus
-from kvviz.sources.model import engine_config
+from kvviz.sources.loader import Loader, LoadStatus
+from kvviz.sources.opening import engine_config
 from kvviz.sources.recorded import RecordedLog, RecordedSource
 from kvviz.sources.turns import Turns
 from kvviz.sources.worker import NICENESS, Worker
+from kvviz.web.app import ServerConfig
+from kvviz.web.assets import find_assets
 
 FIRST = AddRequest(command="add_request", prompt="hello there", max_new_tokens=8)
 

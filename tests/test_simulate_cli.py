@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from slow_caches import slow_counts
 
-from kvviz import bench_simulate, cli
+from kvviz.bench import simulate as bench_simulate
+from kvviz.commands import main as cli
 from kvviz.errors import ModelError, TraceError
 from kvviz.traces import lines
+from kvviz.traces.cache_size import blocks_in, size_bytes
 from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
 from kvviz.traces.lines import LineReader, Request
-from kvviz.traces.room import blocks_in, size_bytes
 from kvviz.traces.trace import TraceFile
 
 Run = Callable[..., tuple[int, str, str]]
@@ -284,7 +285,7 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, policy: str) -> None:
     chance = random.Random(2)
     requests = [([chance.randrange(9), 20 + chance.randrange(9)], 1_000) for _ in range(8_000)]
     text = "".join(line(hash_ids=ids, input_length=length) + "\n" for ids, length in requests)
-    command = [sys.executable, "-m", "kvviz.cli", "simulate", str(path), "--blocks", "4", "--policy", policy, "--json"]
+    command = [sys.executable, "-m", "kvviz", "simulate", str(path), "--blocks", "4", "--policy", policy, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with path.open("w") as pipe:
             pipe.write(text)

@@ -14,11 +14,11 @@ from small_models import WINDOW, prompt_ids, small_model
 
 from kvviz.config import EngineConfig
 from kvviz.errors import MissingError
-from kvviz.frames import StepFrame, decode_pack
-from kvviz.model.observed import ObservedModel
-from kvviz.model.session import ModelSession
-from kvviz.recording import Recording, write_recording
-from kvviz.world import World
+from kvviz.log.frames import StepFrame, decode_pack
+from kvviz.log.recording import Recording, write_recording
+from kvviz.log.world import World
+from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.run import ModelRun
 
 PROMPTS = [prompt_ids(length, seed) for length, seed in ((11, 1), (26, 2), (5, 3))]
 NUM_NEW = 9
@@ -33,20 +33,20 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=["llama", "mistral"])
-def observed(request: pytest.FixtureRequest) -> Iterator[ObservedModel]:
+def observed(request: pytest.FixtureRequest) -> Iterator[InstrumentedModel]:
     """A small random model, without and with a window."""
     settings: dict[str, Any] = {"sliding_window": WINDOW} if request.param == "mistral" else {}
-    model = ObservedModel(small_model(request.param, **settings), name=request.param, fingerprint="tiny")
+    model = InstrumentedModel(small_model(request.param, **settings), name=request.param, fingerprint="tiny")
     yield model
     model.close()
 
 
-def session_of(observed: ObservedModel, **options: Any) -> ModelSession:
+def session_of(observed: InstrumentedModel, **options: Any) -> ModelRun:
     sizes: dict[str, Any] = {"num_blocks": 64, "block_size": 4, "prefill_chunk": 8, "max_running": 3, **options}
-    return ModelSession(observed, None, EngineConfig(**sizes), keep_entries=True, measure_misses=False)
+    return ModelRun(observed, None, EngineConfig(**sizes), keep_entries=True, measure_misses=False)
 
 
-def run_together(observed: ObservedModel) -> ModelSession:
+def run_together(observed: InstrumentedModel) -> ModelRun:
     session = session_of(observed)
     for token_ids in PROMPTS:
         session.engine.add_request(token_ids, max_new_tokens=NUM_NEW)
@@ -59,7 +59,7 @@ def weights(frame: StepFrame) -> np.ndarray:
     return found
 
 
-def test_rows_of_each_request_are_those_of_its_own_run(observed: ObservedModel) -> None:
+def test_rows_of_each_request_are_those_of_its_own_run(observed: InstrumentedModel) -> None:
     together = run_together(observed)
     frames = together.frames.store.frames()
     assert max(sum(frame.step == step for frame in frames) for step in together.frames.store.steps()) == 3
@@ -83,7 +83,7 @@ def test_rows_of_each_request_are_those_of_its_own_run(observed: ObservedModel) 
         np.testing.assert_allclose(norms["key_norm"], expected["key_norm"], rtol=2e-3)
 
 
-def test_a_request_is_asked_for_by_its_id(observed: ObservedModel) -> None:
+def test_a_request_is_asked_for_by_its_id(observed: InstrumentedModel) -> None:
     frames = run_together(observed).frames
     of_step: dict[int, list[int]] = {}
     for frame in frames.store.frames():
@@ -113,7 +113,7 @@ def test_a_request_is_asked_for_by_its_id(observed: ObservedModel) -> None:
         np.testing.assert_array_equal(frame.seqs, seen)
 
 
-def test_a_recording_holds_every_request_of_a_step(observed: ObservedModel) -> None:
+def test_a_recording_holds_every_request_of_a_step(observed: InstrumentedModel) -> None:
     session = run_together(observed)
     target = io.BytesIO()
     lines = session.log.encoded(-1, session.log.head_seq + 1)
@@ -135,7 +135,7 @@ def test_a_recording_holds_every_request_of_a_step(observed: ObservedModel) -> N
             np.testing.assert_array_equal(got["key_norm"], expected["key_norm"])
 
 
-def moving(observed: ObservedModel) -> Iterator[ModelSession]:
+def moving(observed: InstrumentedModel) -> Iterator[ModelRun]:
     """After each step: forks, requests that are swapped out and in, prefixes that come back from the host tier."""
     num_blocks = 20 if observed.name == "llama" else 11
     session = session_of(
@@ -153,7 +153,7 @@ def moving(observed: ObservedModel) -> Iterator[ModelSession]:
         yield session
 
 
-def test_entries_are_found_by_their_write_wherever_they_are(observed: ObservedModel) -> None:
+def test_entries_are_found_by_their_write_wherever_they_are(observed: InstrumentedModel) -> None:
     seen: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
     world, at = None, 0
     for session in moving(observed):
@@ -180,7 +180,7 @@ def test_entries_are_found_by_their_write_wherever_they_are(observed: ObservedMo
                 np.testing.assert_allclose(got, exact, atol=np.abs(exact).max() / 100)
 
 
-def test_a_failed_step_leaves_no_frame(observed: ObservedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_leaves_no_frame(observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of(observed)
     for token_ids in PROMPTS[:2]:
         session.engine.add_request(token_ids, max_new_tokens=3)

@@ -14,7 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
-from kvviz.model.observed import ObservedModel
+from kvviz.model.instrumented import InstrumentedModel
 
 #: How many run with transformers 5.24; may only grow.
 MIN_RUNNING = 90
@@ -67,7 +67,7 @@ def outcome(kind: str) -> str:
         if model is None:
             continue
         try:
-            observed = ObservedModel(model, name=kind, fingerprint="test")
+            observed = InstrumentedModel(model, name=kind, fingerprint="test")
         except ModelError as error:
             if "\n" in error.message:
                 return f"unreadable refusal: {error.message}"
@@ -80,7 +80,7 @@ def outcome(kind: str) -> str:
     return result
 
 
-def compare(observed: ObservedModel) -> str:
+def compare(observed: InstrumentedModel) -> str:
     """A prompt longer than the self-check's and than any window here, decoded on, against the plain forward."""
     run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=20, prefill_chunk=16))
     token_ids = run(prompt_ids(45), 6)

@@ -11,11 +11,18 @@ import torch
 
 from kvviz.config import EngineConfig
 from kvviz.errors import RequestError
-from kvviz.experiments import NUM_LESSONS, SECRETS, TimingAttack, TimingAttacker, open_timing_attack, run_timing_attack
+from kvviz.experiments.timing import (
+    NUM_LESSONS,
+    SECRETS,
+    TimingAttack,
+    TimingAttacker,
+    open_timing_attack,
+    run_timing_attack,
+)
+from kvviz.log.world import World
+from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
-from kvviz.model.observed import ObservedModel
-from kvviz.model.session import ModelSession
-from kvviz.world import World
+from kvviz.model.run import ModelRun
 from tests.small_models import small_model
 from tests.small_tokenizers import byte_level
 
@@ -56,24 +63,24 @@ class Watched(TimingAttacker):
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[ObservedModel]:
+def small() -> Iterator[InstrumentedModel]:
     model = small_model("llama", vocab_size=512, max_position_embeddings=512)
     model.generation_config.eos_token_id = None
-    observed = ObservedModel(model, name="small", fingerprint="f" * 16)
+    observed = InstrumentedModel(model, name="small", fingerprint="f" * 16)
     yield observed
     observed.close()
 
 
-def attack(small: ObservedModel, *, shared: bool, seed: int = 0, num_probes: int = 12) -> TimingAttack:
-    def make(observed: ObservedModel, tokenizer: Any, config: EngineConfig, **options: Any) -> ModelSession:
+def attack(small: InstrumentedModel, *, shared: bool, seed: int = 0, num_probes: int = 12) -> TimingAttack:
+    def make(observed: InstrumentedModel, tokenizer: Any, config: EngineConfig, **options: Any) -> ModelRun:
         assert options == {"measure_misses": False}
-        return ModelSession(observed, tokenizer, EngineConfig(num_blocks=80, prefill_chunk=512), **options)
+        return ModelRun(observed, tokenizer, EngineConfig(num_blocks=80, prefill_chunk=512), **options)
 
     return open_timing_attack(small, byte_level(), make, shared=shared, seed=seed, num_probes=num_probes)
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_hit_is_what_was_guessed_and_nothing_carries_over(small: ObservedModel, shared: bool) -> None:
+def test_a_hit_is_what_was_guessed_and_nothing_carries_over(small: InstrumentedModel, shared: bool) -> None:
     """What the engine had cached of each probe: all full blocks after a right guess into a shared cache, else none."""
     played = attack(small, shared=shared)
     played.attacker = Watched()
@@ -90,7 +97,7 @@ def test_a_hit_is_what_was_guessed_and_nothing_carries_over(small: ObservedModel
     assert {probe.shared for probe in played.probes} == {shared}
 
 
-def test_its_log_folds_and_says_what_the_result_says(small: ObservedModel) -> None:
+def test_its_log_folds_and_says_what_the_result_says(small: InstrumentedModel) -> None:
     played = attack(small, shared=True, num_probes=8)
     with pytest.raises(RequestError, match="has not guessed yet"):
         played.result()
@@ -113,7 +120,7 @@ def test_its_log_folds_and_says_what_the_result_says(small: ObservedModel) -> No
     assert len({event["prompt"] for event in added if any(name in event["prompt"] for name in SECRETS)}) > 8
 
 
-def test_scripts_follow_the_seed(small: ObservedModel) -> None:
+def test_scripts_follow_the_seed(small: InstrumentedModel) -> None:
     def secrets(seed: int) -> list[bool]:
         played = attack(small, shared=True, seed=seed, num_probes=10)
         played.run()
@@ -123,7 +130,7 @@ def test_scripts_follow_the_seed(small: ObservedModel) -> None:
     assert len({tuple(secrets(seed)) for seed in range(4)}) > 1
 
 
-def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: ObservedModel) -> None:
+def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: InstrumentedModel) -> None:
     played = attack(small, shared=True, num_probes=4)
     played.step()
     other = played.session.add_prompt("hello hello world", template=False, max_new_tokens=3)
@@ -138,16 +145,16 @@ def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: ObservedMod
 
 
 @pytest.fixture(scope="module")
-def observed(default_model: LoadedModel) -> Iterator[ObservedModel]:
+def observed(default_model: LoadedModel) -> Iterator[InstrumentedModel]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # fewer threads that wait for each other, steadier times
-    model = ObservedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
+    model = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
     yield model
     model.close()
     torch.set_num_threads(before)
 
 
-def pooled(observed: ObservedModel, model: LoadedModel, *, shared: bool) -> float:
+def pooled(observed: InstrumentedModel, model: LoadedModel, *, shared: bool) -> float:
     """Share of rightly judged guesses over all seeds."""
     assert model.tokenizer is not None
     results = [
@@ -160,9 +167,9 @@ def pooled(observed: ObservedModel, model: LoadedModel, *, shared: bool) -> floa
     return accuracy
 
 
-def test_a_shared_cache_gives_the_secret_away(observed: ObservedModel, default_model: LoadedModel) -> None:
+def test_a_shared_cache_gives_the_secret_away(observed: InstrumentedModel, default_model: LoadedModel) -> None:
     assert pooled(observed, default_model, shared=True) >= 0.9
 
 
-def test_a_salt_per_tenant_leaves_chance(observed: ObservedModel, default_model: LoadedModel) -> None:
+def test_a_salt_per_tenant_leaves_chance(observed: InstrumentedModel, default_model: LoadedModel) -> None:
     assert 0.4 <= pooled(observed, default_model, shared=False) <= 0.6

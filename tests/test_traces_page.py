@@ -17,12 +17,12 @@ import pytest
 from running import ProxyPath, Running, running, wait_for
 from slow_caches import slow_counts
 
-from kvviz.server import ServerConfig
 from kvviz.traces.generated import AGENTS, CHATS, DOCUMENTS
 from kvviz.traces.simulation import simulate
 from kvviz.traces.study import Question, capacities_of, study
 from kvviz.traces.trace import StoredTrace
 from kvviz.web import traces_api, traces_jobs
+from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 
 #: 9 requests of 3 chains, block size 16.

@@ -17,9 +17,9 @@ from fake_model import NUM_LAYERS, fake_load
 from running import Running, Socket, running, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from kvviz.limits import Limits
-from kvviz.server import ServerConfig
-from kvviz.sources.commands import COMMAND_NAMES
+from kvviz.sessions.limits import Limits
+from kvviz.sources.controls import COMMAND_NAMES
+from kvviz.web.app import ServerConfig
 
 
 @pytest.fixture

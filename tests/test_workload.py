@@ -11,11 +11,11 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from kvviz.cli import app
+from kvviz.commands.main import app
+from kvviz.engine.workload import parse_workload, replay_workload
 from kvviz.errors import ConfigError
-from kvviz.recording import Recording
-from kvviz.workload import parse_workload, replay_workload
-from kvviz.world import World
+from kvviz.log.recording import Recording
+from kvviz.log.world import World
 
 CASES = Path(__file__).parent / "cases"
 EXAMPLE = CASES / "workload-example.json"

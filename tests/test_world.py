@@ -13,12 +13,12 @@ import pytest
 from serving import Load, run_load
 from stub_engine import as_records, busy_log, stub_engine
 
-from kvviz import world as world_module
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.events import EVENT_TYPES, Event
-from kvviz.schema import tag_of
-from kvviz.world import World
+from kvviz.log import world as world_module
+from kvviz.log.schema import tag_of
+from kvviz.log.world import World
 
 Record = list[Any]
 WINDOWS = (None, 5)

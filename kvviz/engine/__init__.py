@@ -1,4 +1,8 @@
-"""The cache engine: decides which token goes into which slot of which block. Knows no torch."""
+"""The cache engine: decides which token goes into which slot of which block. Knows no torch.
+
+May import: config, errors, events, log, messages, version.
+Libraries: rich.
+"""
 
 from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Runner

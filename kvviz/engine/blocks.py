@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from kvviz.digest import short_hash
 from kvviz.engine.free_queue import FreeQueue
 from kvviz.engine.memory import PrefixMemory
 from kvviz.engine.policies import BlockUse, Lru, Policy
@@ -25,6 +24,7 @@ from kvviz.events import (
     PrefixCacheReset,
     ReleaseReason,
 )
+from kvviz.log.digest import short_hash
 
 #: How many runners-up an eviction names.
 NUM_ALTERNATIVES = 4

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import index
 
 from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
-from kvviz.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.host import HostTier
 from kvviz.engine.memory import PrefixMemory
@@ -53,6 +52,7 @@ from kvviz.events import (
     StepStarted,
     TokenSampled,
 )
+from kvviz.log.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 
 MAX_NEW_TOKENS = 100_000
 #: Ended requests that can still be forked.

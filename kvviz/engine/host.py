@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from kvviz.digest import short_hash
 from kvviz.events import Event, HostEvicted
+from kvviz.log.digest import short_hash
 
 
 class HostTier:

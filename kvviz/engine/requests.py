@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kvviz.digest import TOKEN_HASH_START, extend_token_hash, request_words
 from kvviz.engine.hashes import extend_hashes
 from kvviz.events import SamplingParams
+from kvviz.log.digest import TOKEN_HASH_START, extend_token_hash, request_words
 
 State = Literal["waiting", "running", "preempted", "swapped", "finished"]
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from kvviz.errors import MissingError
-from kvviz.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameSource, FrameStore, Norms, StepFrame
-from kvviz.ledger import SlotLedger
+from kvviz.log.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameSource, FrameStore, Norms, StepFrame
+from kvviz.log.slots import SlotLedger
+from kvviz.model.forward import StepCapture
 from kvviz.model.geometry import LayerGeometry
 from kvviz.model.paged_cache import PagedCache
-from kvviz.model.runner import StepCapture
 
 
 class LiveFrames(FrameSource):

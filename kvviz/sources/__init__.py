@@ -1,1 +1,4 @@
-"""Sources of events: a live engine or a recorded file, behind one interface (`kvviz.sources.source.Source`)."""
+"""Sources of events behind one interface, `kvviz.sources.source.Source`: a live engine, a recording, a lane.
+
+May import: comparison, config, errors, events, experiments, log, messages, model.
+"""

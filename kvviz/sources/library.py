@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvviz.errors import MissingError
-from kvviz.recording import Recording
+from kvviz.log.recording import Recording
 
 SUFFIX = ".kvviz"
 

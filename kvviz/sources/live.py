@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from kvviz.errors import KvvizError
 from kvviz.events import SamplingParams
-from kvviz.sources.commands import (
+from kvviz.sources.controls import (
     AddRequest,
     Cancel,
     EngineCommand,
@@ -29,7 +29,7 @@ from kvviz.sources.commands import (
     Start,
     Step,
 )
-from kvviz.sources.lane import LaneLog
+from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.source import PlayState, Run
 from kvviz.sources.turns import Turns

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kvviz.events import SamplingParams
-from kvviz.frames import FrameSource
-from kvviz.sources.commands import RunSettings
-from kvviz.sources.lane import LaneLog
+from kvviz.log.frames import FrameSource
+from kvviz.sources.controls import RunSettings
+from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.source import LogView
 
 
 class LiveModel(Protocol):
-    """A model with its engine, tokenizer, log and frames; `kvviz.model.session.ModelSession` is the real one.
+    """A model with its engine, tokenizer, log and frames; `kvviz.model.run.ModelRun` is the real one.
 
     Used from one thread, but for `log` and those frames that have been captured.
     """

@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from kvviz.errors import KvvizError, RequestError
-from kvviz.recording import Recording
-from kvviz.sources.commands import EngineCommand
-from kvviz.sources.lane import LaneLog
+from kvviz.log.recording import Recording
+from kvviz.sources.controls import EngineCommand
+from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.library import Summary
 from kvviz.sources.source import PlayState, Run
 

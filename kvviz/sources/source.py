@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from kvviz.errors import KvvizError
-from kvviz.frames import FrameSource
-from kvviz.sources.commands import EngineCommand
+from kvviz.log.frames import FrameSource
+from kvviz.sources.controls import EngineCommand
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvviz.errors import TraceError
-from kvviz.plain import shown
+from kvviz.messages import shown
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, Request
 

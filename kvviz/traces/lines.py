@@ -15,7 +15,7 @@ from typing import IO, Any
 import orjson
 
 from kvviz.errors import TraceError
-from kvviz.plain import shown
+from kvviz.messages import shown
 
 DEFAULT_BLOCK_SIZE = 512
 MAX_BLOCK_SIZE = 2**20

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvviz.errors import TraceError
-from kvviz.plain import shown
+from kvviz.messages import shown
 from kvviz.traces.caches import Cache, Fifo, Lfu, Lru, Random
 from kvviz.traces.optimum import Optimum
 from kvviz.traces.results import Course, Result, Tally

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kvviz.traces.cache_size import blocks_in
 from kvviz.traces.lines import Faults
 from kvviz.traces.results import Result
-from kvviz.traces.room import blocks_in
 from kvviz.traces.simulation import POLICIES, simulate, sweep_lru
 from kvviz.traces.trace import StoredTrace, Trace, TraceFile
 

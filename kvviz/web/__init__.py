@@ -1,1 +1,5 @@
-"""The web side: guards, headers, static files, the HTTP API and the websocket. Only this and `server` know FastAPI."""
+"""The web application: routes, websocket, guards, headers and static files.
+
+May import: calculator, errors, experiments, log, messages, sessions, sources, traces.
+Libraries: asyncio, fastapi, starlette, uvicorn.
+"""

@@ -12,9 +12,9 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from kvviz.errors import KvvizError, RequestError
-from kvviz.session import Session
-from kvviz.sessions import Sessions
-from kvviz.sources.commands import MAX_COLUMNS, Pause, Play, SetRate, Subscribe, command_id, parse_command
+from kvviz.sessions.registry import Sessions
+from kvviz.sessions.session import Session
+from kvviz.sources.controls import MAX_COLUMNS, Pause, Play, SetRate, Subscribe, command_id, parse_command
 from kvviz.sources.source import Run
 from kvviz.web.cursor import Cursor
 from kvviz.web.replies import error_json

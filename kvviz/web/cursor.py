@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvviz.session import Session
+from kvviz.sessions.session import Session
 from kvviz.sources.source import Run
 
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kvviz.errors import KvvizError, MissingError
-from kvviz.plain import fault_in_words
+from kvviz.messages import fault_in_words
 from kvviz.web.guard import SECURITY_HEADERS
 
 logger = logging.getLogger("kvviz")

@@ -10,8 +10,8 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from kvviz.errors import KvvizError, RequestError
-from kvviz.session import Session
-from kvviz.sessions import Sessions
+from kvviz.sessions.registry import Sessions
+from kvviz.sessions.session import Session
 from kvviz.web.client import Client, refuse
 from kvviz.web.cursor import Cursor
 

@@ -1,4 +1,4 @@
-/** A folded world as JSON, as kvviz/world.py writes it (`hello.checkpoint`), in and out. */
+/** A folded world as JSON, as kvviz/log/world.py writes it (`hello.checkpoint`), in and out. */
 import { World, letterOf } from './state.js';
 
 /** @typedef {import('./types.d.ts').Request} Request */

@@ -1,4 +1,4 @@
-// Generated from kvviz/events.py by `python -m kvviz.schema`. Do not edit.
+// Generated from kvviz/events.py by `python -m kvviz.log.schema`. Do not edit.
 //
 // In JSDoc: @typedef {import('./events.d.ts').Event} Event
 

@@ -13,7 +13,7 @@ import { letterOf } from './state.js';
 /** @typedef {import('./events.d.ts').EventRecord} EventRecord */
 /** @typedef {import('./fold.js').Cases} Cases */
 
-/** Finished requests that a world still describes, as in kvviz/world.py. */
+/** Finished requests that a world still describes, as in kvviz/log/world.py. */
 export const MAX_FINISHED_REQUESTS = 256;
 
 /** @type {Cases} */

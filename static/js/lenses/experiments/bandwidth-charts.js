@@ -5,7 +5,7 @@ import { decimalBytes, digits, roundBytes, roundCount } from './bandwidth-figure
 import { LogChart, beginnings } from './log-chart.js';
 
 /**
- * What `GET api/bandwidth` answers; see kvviz/web/memory_api.py.
+ * What `GET api/bandwidth` answers; see kvviz/web/calculator_routes.py.
  * @typedef {{context: number, weight_bytes: number, cache_bytes: number, step_us: number, tokens_per_s: number}} StepBound
  * @typedef {{model_id: string, name: string, source: string, checked: string|null, stored_bytes: number, weight_bytes: number, is_mixture: boolean,
  *   bytes_per_token: number, max_context: number, crossing: number|null, capacity: number|null, points: StepBound[]}} ModelBound

@@ -3,7 +3,7 @@ import { median } from '../batch/latency.js';
 
 /** @typedef {import('../../core/events.d.ts').ProbeTimed} ProbeTimed */
 
-/** The attacker learns from so many of its latest prompts, as kvviz/experiments.py has it. */
+/** The attacker learns from so many of its latest prompts, as kvviz/experiments/timing.py has it. */
 export const NUM_LESSONS = 5;
 
 /**

@@ -1,0 +1,184 @@
+"""How fast a decode step can be at most: everything that it must read, divided by the speed of reading.
+
+A step reads all weights once, for the whole batch, and of each sequence every entry that it has cached. What it writes,
+activations, the way between cards and the computing itself are left out, so the result is a bound that nobody reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvviz.calculator.dtypes import find_dtype
+from kvviz.calculator.models import ListedModel
+from kvviz.calculator.settings import MAX_BATCH
+from kvviz.errors import ConfigError
+
+#: The smallest context of a series, in tokens; from there it doubles.
+FIRST_CONTEXT = 128
+#: Contexts beyond this are not searched for a crossing.
+_FAR = 2**50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What the steps of one model read.
+
+    `fixed_bytes`: weights that every step reads; `expert_bytes`: all routed experts, of which a token uses the share
+    `expert_share`. `layers`: bytes per token and, where the layer looks back over so many tokens only, how many.
+    `state_bytes`: what each sequence keeps besides, however long it is.
+    """
+
+    model_id: str
+    name: str
+    fixed_bytes: int
+    expert_bytes: int = 0
+    expert_share: float = 1.0
+    layers: tuple[tuple[int, int | None], ...]
+    state_bytes: int = 0
+    max_context: int
+    source: str
+    checked: str | None = None
+
+    @classmethod
+    def of_model(cls, model: ListedModel, dtype: str) -> Reads:
+        """A model of the list with weights and cache in `dtype`. Raises `ConfigError`."""
+        per_token = model.bytes_per_token(dtype)
+        weights = model.parameters
+        if weights is None:
+            raise ConfigError(f"The parameters of {model.name} are not counted; choose another model.", setting="model")
+        stored = find_dtype(dtype)
+        expert_bytes = stored.weight_bytes(weights.experts)
+        return cls(
+            model_id=model.model_id,
+            name=model.name,
+            fixed_bytes=stored.weight_bytes(weights.total) - expert_bytes,
+            expert_bytes=expert_bytes,
+            expert_share=weights.share,
+            layers=((per_token, None),),
+            max_context=model.max_context,
+            source=model.source,
+            checked=model.checked,
+        )
+
+    @classmethod
+    def of_header(cls, header: Mapping[str, Any]) -> Reads | None:
+        """The model of a run, as it is stored there, by the header of docs/wire.md; None for a run without a model.
+
+        All of its weights count as read: a header does not tell experts apart.
+        """
+        model = header.get("model") or {}
+        layers = tuple((each["bytes_per_token"], _reach(each)) for each in model.get("layers", ()))
+        if not model.get("weight_bytes") or not sum(per_token for per_token, _ in layers):
+            return None
+        return cls(
+            model_id="run",
+            name=model["name"],
+            fixed_bytes=model["weight_bytes"],
+            layers=layers,
+            max_context=model["max_positions"] or 131_072,
+            source=f"the weights and entries of this run, {model['dtype']}",
+        )
+
+    @property
+    def stored_bytes(self) -> int:
+        """All weights, whether a step reads them or not."""
+        return self.fixed_bytes + self.expert_bytes
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Cache bytes of one more token while every window is open."""
+        return sum(per_token for per_token, _ in self.layers)
+
+    def weight_bytes(self, batch: int) -> int:
+        """Bytes of weights that a step of `batch` tokens reads.
+
+        Of routed experts those that at least one token uses, expected when each token draws its own independently and
+        evenly: 1 - (1 - share)^batch of them.
+        """
+        return self.fixed_bytes + round(self.expert_bytes * (1 - (1 - self.expert_share) ** batch))
+
+    def cache_bytes(self, context: int) -> int:
+        """Bytes of cache that one sequence with `context` cached tokens makes a step read."""
+        read = sum(per_token * (context if reach is None else min(context, reach)) for per_token, reach in self.layers)
+        return read + self.state_bytes
+
+    def crossing(self, batch: int) -> int | None:
+        """The shortest context, in tokens, at which the batch's caches are read with at least as many bytes as the
+        weights; None when windows keep them below for ever.
+        """
+        weights = self.weight_bytes(batch)
+        return self._first(lambda context: batch * self.cache_bytes(context) >= weights)
+
+    def capacity(self, batch: int, memory_bytes: int) -> int | None:
+        """The longest context at which all weights and the batch's caches lie in `memory_bytes` together; 0: not even
+        the weights do; None: any does.
+        """
+        too_long = self._first(lambda context: self.stored_bytes + batch * self.cache_bytes(context) > memory_bytes)
+        return None if too_long is None else max(0, too_long - 1)
+
+    def _first(self, holds: Any) -> int | None:
+        """The first context from 0 on for which a condition holds that, once true, stays true."""
+        if not holds(_FAR):
+            return None
+        low, high = 0, _FAR
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if holds(middle) else (middle + 1, high)
+        return low
+
+
+def _reach(layer: Mapping[str, Any]) -> int | None:
+    """How many tokens a layer looks back over at most; None: all."""
+    limits = [layer[name] for name in ("window", "chunk") if layer.get(name)]
+    return min(limits) if limits else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBound:
+    """One decode step at one context: bytes that it reads, the time that this takes at least, tokens/s at most.
+
+    `tokens_per_s` of the whole batch; a single sequence gets that divided by the batch.
+    """
+
+    context: int
+    weight_bytes: int
+    cache_bytes: int
+    step_us: float
+    tokens_per_s: float
+
+
+def step_bound(reads: Reads, context: int, batch: int, bandwidth: float) -> StepBound:
+    """The bound at `bandwidth` bytes per second. Raises `ConfigError` when the batch is out of its limits."""
+    if not 1 <= batch <= MAX_BATCH:
+        raise ConfigError(
+            f"batch must be a whole number from 1 to {MAX_BATCH:,}, but is {batch:,}; choose one in that range.",
+            setting="batch",
+            low=1,
+            high=MAX_BATCH,
+        )
+    weights, cache = reads.weight_bytes(batch), batch * reads.cache_bytes(context)
+    seconds = (weights + cache) / bandwidth
+    return StepBound(
+        context=context,
+        weight_bytes=weights,
+        cache_bytes=cache,
+        step_us=seconds * 1e6,
+        tokens_per_s=batch / seconds,
+    )
+
+
+def contexts_up_to(limit: int) -> list[int]:
+    """128, 256, 512 … and the limit itself."""
+    contexts = []
+    context = FIRST_CONTEXT
+    while context < limit:
+        contexts.append(context)
+        context *= 2
+    return [*contexts, limit]
+
+
+def bandwidth_series(reads: Reads, batch: int, bandwidth: float) -> list[StepBound]:
+    """The bound at every power of two up to the model's limit, and there."""
+    return [step_bound(reads, context, batch, bandwidth) for context in contexts_up_to(reads.max_context)]

@@ -1,0 +1,152 @@
+"""Bytes of a cache: for each group of layers and in all, for one more token, and at a context and a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvviz.calculator.dtypes import DEFAULT_GROUP_SIZE, Dtype, find_dtype
+from kvviz.calculator.geometry import Geometry, LayerGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBytes:
+    """One group of layers, all of its layers together.
+
+    `bytes_per_token`: one more token while the window is open; `marginal_bytes_per_token`: once it is full. The totals
+    are of `batch` sequences with `context` tokens each: exact, in whole blocks of `block_size` tokens, and as if there
+    were no window.
+    """
+
+    group: LayerGroup
+    bytes_per_token: int
+    marginal_bytes_per_token: int
+    total_bytes: int
+    total_bytes_blocks: int
+    total_bytes_window_ignored: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheBytes:
+    """A whole cache. `fixed_state_bytes` of the batch and `indexer_bytes_per_token` are in no total."""
+
+    groups: tuple[GroupBytes, ...]
+    fixed_state_bytes: int
+    indexer_bytes_per_token: int
+    uncompressed_bytes_per_token: int | None
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(group, name) for group in self.groups)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of one more token while every window is open."""
+        return self._sum("bytes_per_token")
+
+    @property
+    def marginal_bytes_per_token(self) -> int:
+        """Bytes of one more token once every window is full."""
+        return self._sum("marginal_bytes_per_token")
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the batch, to the token."""
+        return self._sum("total_bytes")
+
+    @property
+    def total_bytes_blocks(self) -> int:
+        """Bytes of the batch in whole blocks: each sequence has blocks of its own in each group."""
+        return self._sum("total_bytes_blocks")
+
+    @property
+    def total_bytes_window_ignored(self) -> int:
+        """Bytes of the batch in an engine that reserves as if no layer had a window."""
+        return self._sum("total_bytes_window_ignored")
+
+
+def entry_bytes(
+    group: LayerGroup, dtype: Dtype, group_size: int = DEFAULT_GROUP_SIZE, *, heads: int | None = None
+) -> int:
+    """Bytes of one token in one layer, scales counted; `heads` instead of all KV heads."""
+    key, value = (sum(dtype.vector_bytes(dim, group_size)) for dim in (group.k_dim, group.v_dim))
+    return (group.kv_heads if heads is None else heads) * (key + value)
+
+
+def rounded(num_tokens: int, block_size: int) -> int:
+    """Tokens in whole blocks."""
+    return -(-num_tokens // block_size) * block_size
+
+
+def cache_bytes(
+    geometry: Geometry,
+    *,
+    context: int,
+    batch: int = 1,
+    dtype: str = "bf16",
+    group_size: int = DEFAULT_GROUP_SIZE,
+    block_size: int = 16,
+) -> CacheBytes:
+    """Bytes that `batch` sequences of `context` tokens take. Raises `ConfigError` for a dtype that does not exist.
+
+    Source of the arithmetic: docs/memory.md.
+    """
+    stored = find_dtype(dtype)
+
+    def of_group(group: LayerGroup) -> GroupBytes:
+        per_token = group.layers * entry_bytes(group, stored, group_size)
+        kept = group.kept(context)
+        return GroupBytes(
+            group=group,
+            bytes_per_token=per_token,
+            marginal_bytes_per_token=per_token if group.window is None else 0,
+            total_bytes=batch * per_token * kept,
+            total_bytes_blocks=batch * per_token * rounded(kept, block_size),
+            total_bytes_window_ignored=batch * per_token * context,
+        )
+
+    bounded = _windows_that_bind(geometry)
+    groups = tuple(
+        part if bounded(part.group) else _never_full(part) for part in (of_group(group) for group in geometry.groups)
+    )
+    return CacheBytes(
+        groups=groups,
+        fixed_state_bytes=batch * geometry.state.num_bytes if geometry.state else 0,
+        indexer_bytes_per_token=indexer_bytes(geometry, stored, group_size),
+        uncompressed_bytes_per_token=_uncompressed(geometry, stored, group_size),
+    )
+
+
+def _windows_that_bind(geometry: Geometry) -> Callable[[LayerGroup], bool]:
+    limit = geometry.max_context
+    return lambda group: group.window is not None and (limit is None or group.window < limit)
+
+
+def _never_full(part: GroupBytes) -> GroupBytes:
+    """A window that the model's own context never fills grows to the end, as if there were none."""
+    return GroupBytes(
+        group=part.group,
+        bytes_per_token=part.bytes_per_token,
+        marginal_bytes_per_token=part.bytes_per_token,
+        total_bytes=part.total_bytes,
+        total_bytes_blocks=part.total_bytes_blocks,
+        total_bytes_window_ignored=part.total_bytes_window_ignored,
+    )
+
+
+def indexer_bytes(geometry: Geometry, dtype: Dtype, group_size: int = DEFAULT_GROUP_SIZE) -> int:
+    """Bytes a token of the keys by which sparse attention chooses."""
+    if geometry.indexer is None:
+        return 0
+    layers, dim = geometry.indexer
+    return layers * sum(dtype.vector_bytes(dim, group_size))
+
+
+def _uncompressed(geometry: Geometry, dtype: Dtype, group_size: int) -> int | None:
+    """Bytes a token where an engine keeps every head's K and V instead of the latent; None where there is no latent."""
+    sizes = [(group.layers, group.uncompressed) for group in geometry.groups if group.type == "mla_latent"]
+    if not sizes or any(size is None for _, size in sizes):
+        return None
+    return sum(
+        layers * heads * sum(sum(dtype.vector_bytes(dim, group_size)) for dim in dims)
+        for layers, (heads, *dims) in ((layers, size) for layers, size in sizes if size is not None)
+    )

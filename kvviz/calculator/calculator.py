@@ -1,0 +1,242 @@
+"""The calculator: one model and its settings in, every figure out, as plain JSON data (docs/memory.md)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from kvviz.calculator.bandwidth import contexts_up_to
+from kvviz.calculator.cache import CacheBytes, GroupBytes, cache_bytes
+from kvviz.calculator.capacity import Machine, capacity, stored_bytes, usable_bytes
+from kvviz.calculator.cards import find_card
+from kvviz.calculator.dtypes import find_dtype
+from kvviz.calculator.formula import bytes_per_token_formula, total_formula
+from kvviz.calculator.geometry import FixedState, Geometry
+from kvviz.calculator.remedies import remedies
+from kvviz.calculator.settings import Settings
+from kvviz.calculator.subject import Subject
+from kvviz.errors import ConfigError
+
+#: Models that may be compared in one answer.
+MAX_MODELS = 4
+#: The largest whole number that other programs read out of JSON.
+MAX_FIGURE = 2**63 - 1
+#: A series reaches at least so far.
+_SERIES_BATCH = 256
+_SERIES_CONTEXT = 131_072
+
+
+def machine_of(settings: Settings) -> Machine | None:
+    """The cards that are asked about, or None. Raises `ConfigError` for a card that does not exist."""
+    card = find_card(settings.gpu) if settings.gpu is not None else None
+    memory = settings.memory_bytes or (card.memory_bytes if card else None)
+    if memory is None:
+        return None
+    price = settings.price_per_hour
+    return Machine(
+        name=card.name if card else "this card",
+        memory_bytes=memory,
+        bandwidth=settings.bandwidth or (card.bandwidth if card else None),
+        price_per_hour=price if price is not None else card.price_per_hour if card else None,
+    )
+
+
+def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
+    """Everything about one to four models. Raises `ConfigError` for more models, for a card that does not
+    exist, and for figures beyond `MAX_FIGURE`.
+    """
+    if not 1 <= len(subjects) <= MAX_MODELS:
+        raise ConfigError(
+            f"One to {MAX_MODELS} models can be calculated at once, but {len(subjects)} came; take some away.",
+            setting="models",
+        )
+    machine = machine_of(settings)
+    answer = {
+        "settings": settings.asked(),
+        "machine": _machine(machine, settings),
+        "models": [_model(subject, settings, machine) for subject in subjects],
+    }
+    if _largest(answer) > MAX_FIGURE:
+        raise ConfigError(
+            f"These sizes give figures beyond {MAX_FIGURE:,}, the largest that are calculated here; check the sizes of "
+            "the config, the context and the batch.",
+            setting="models",
+        )
+    return answer
+
+
+def _largest(answer: Any) -> int:
+    """The largest whole number in plain data."""
+    if isinstance(answer, dict):
+        return max(map(_largest, answer.values()), default=0)
+    if isinstance(answer, list | tuple):
+        return max(map(_largest, answer), default=0)
+    return answer if isinstance(answer, int) else 0
+
+
+def _machine(machine: Machine | None, settings: Settings) -> dict[str, Any] | None:
+    if machine is None:
+        return None
+    card = find_card(settings.gpu) if settings.gpu is not None else None
+    return {
+        **asdict(machine),
+        "card_id": card.card_id if card else None,
+        "source": card.source if card else None,
+        "checked": card.checked if card else None,
+        "price_source": card.price_source if card and settings.price_per_hour is None else None,
+        "usable_bytes": usable_bytes(machine, settings.gpus, settings.utilisation),
+    }
+
+
+def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dict[str, Any]:
+    geometry = subject.geometry
+    cache = _cache(geometry, settings)
+    known = machine is not None and subject.parameters is not None
+    warnings = [*geometry.warnings, *_warnings(subject, settings, machine)]
+    answer: dict[str, Any] = {
+        "model_id": subject.model_id,
+        "name": geometry.name,
+        "model_type": geometry.model_type,
+        "source": subject.source,
+        "checked": subject.checked,
+        "num_parameters": subject.parameters.total if subject.parameters else None,
+        "is_estimated": subject.is_estimated,
+        "is_mixture": subject.parameters is not None and subject.parameters.experts > 0,
+        "kind": geometry.kind,
+        "max_context": geometry.max_context,
+        "num_layers": geometry.num_layers,
+        "cached_layers": geometry.cached_layers,
+        "bytes_per_token": cache.bytes_per_token,
+        "marginal_bytes_per_token": cache.marginal_bytes_per_token,
+        "total_bytes": cache.total_bytes,
+        "total_bytes_blocks": cache.total_bytes_blocks,
+        "total_bytes_window_ignored": cache.total_bytes_window_ignored,
+        "uncompressed_bytes_per_token": cache.uncompressed_bytes_per_token,
+        "indexer_bytes_per_token": cache.indexer_bytes_per_token,
+        "fixed_state": _state(geometry.state, settings.batch),
+        "layer_groups": [_group(part, settings) for part in cache.groups],
+        "warnings": warnings,
+        "capacity": None,
+        "remedies": [],
+        "series": _series(subject, settings),
+    }
+    if known and machine is not None and subject.parameters is not None and (geometry.groups or geometry.state):
+        answer["capacity"] = asdict(capacity(geometry, subject.parameters, machine, settings))
+        answer["remedies"] = [asdict(each) for each in remedies(geometry, subject.parameters, machine, settings)]
+    return answer
+
+
+def _cache(
+    geometry: Geometry, settings: Settings, *, context: int | None = None, batch: int | None = None
+) -> CacheBytes:
+    return cache_bytes(
+        geometry,
+        context=context or settings.context,
+        batch=batch or settings.batch,
+        dtype=settings.dtype,
+        group_size=settings.group_size,
+        block_size=settings.block_size,
+    )
+
+
+def _group(part: GroupBytes, settings: Settings) -> dict[str, Any]:
+    group = part.group
+    return {
+        "layers": group.layers,
+        "type": group.type,
+        "kv_heads": group.kv_heads,
+        "k_dim": group.k_dim,
+        "v_dim": group.v_dim,
+        "window": group.window,
+        "query_heads": group.query_heads,
+        "kept_tokens": group.kept(settings.context),
+        "bytes_per_token": part.bytes_per_token,
+        "marginal_bytes_per_token": part.marginal_bytes_per_token,
+        "total_bytes": part.total_bytes,
+        "total_bytes_blocks": part.total_bytes_blocks,
+        "total_bytes_window_ignored": part.total_bytes_window_ignored,
+        "formula": asdict(bytes_per_token_formula(group, settings.dtype, settings.group_size)),
+        "total_formula": asdict(total_formula(group, part.bytes_per_token, settings.context, settings.batch)),
+    }
+
+
+def _state(state: FixedState | None, batch: int) -> dict[str, Any] | None:
+    if state is None:
+        return None
+    return {
+        "layers": state.layers,
+        "type": state.type,
+        "recurrent_elements_per_layer": state.recurrent,
+        "conv_channels_per_layer": state.conv_channels,
+        "conv_width": state.conv_width,
+        "recurrent_bytes": state.recurrent_bytes,
+        "conv_bytes": state.conv_bytes,
+        "bytes_per_sequence": state.num_bytes,
+        "total_bytes": batch * state.num_bytes,
+    }
+
+
+def _warnings(subject: Subject, settings: Settings, machine: Machine | None) -> list[str]:
+    geometry, warnings = subject.geometry, []
+    limit = geometry.max_context
+    if limit is not None and settings.context > limit:
+        warnings.append(
+            f"{settings.context:,} tokens are more than the {limit:,} that {geometry.name} was made for; the figures "
+            "say what they would take."
+        )
+    if machine is not None and subject.parameters is None:
+        warnings.append(f"How many parameters {geometry.name} has is not known, so what fits cannot be said; give it.")
+    if machine is not None and subject.parameters is not None and subject.is_estimated:
+        count = subject.parameters.total
+        warnings.append(f"Its {count:,} parameters are estimated from the config; give the number where it is known.")
+    if settings.gpus > 1:
+        for group in geometry.groups:
+            heads = group.kv_heads
+            if heads % settings.gpus and settings.gpus % heads:
+                warnings.append(
+                    f"{heads} KV heads do not divide among {settings.gpus} cards; each is given as many as the fullest."
+                )
+                break
+    return warnings
+
+
+def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
+    """Cache bytes over the context at the batch asked for, and over the batch at the context asked for.
+
+    The weights are apart: `weight_bytes`, None where they are not known.
+    """
+    geometry = subject.geometry
+    furthest = max(settings.context, geometry.max_context or _SERIES_CONTEXT)
+    contexts = sorted({*contexts_up_to(furthest), settings.context})
+    largest = max(settings.batch, _SERIES_BATCH)
+    batches = sorted({*(2**power for power in range(largest.bit_length())), settings.batch})
+
+    def points(name: str, values: list[int], caches: list[CacheBytes], stored: list[int]) -> list[dict[str, int]]:
+        return [
+            {
+                name: value,
+                "total_bytes": cache.total_bytes,
+                "total_bytes_blocks": cache.total_bytes_blocks,
+                "stored_bytes": size,
+            }
+            for value, cache, size in zip(values, caches, stored, strict=True)
+        ]
+
+    weights = None
+    if subject.parameters is not None:
+        weights = find_dtype(settings.weights_dtype, "weights_dtype").weight_bytes(subject.parameters.total)
+    return {
+        "weight_bytes": weights,
+        "over_context": points(
+            "context",
+            contexts,
+            [_cache(geometry, settings, context=each) for each in contexts],
+            stored_bytes(geometry, settings, contexts, [settings.batch] * len(contexts)),
+        ),
+        "over_batch": points(
+            "batch",
+            batches,
+            [_cache(geometry, settings, batch=each) for each in batches],
+            stored_bytes(geometry, settings, [settings.context] * len(batches), batches),
+        ),
+    }

@@ -1,0 +1,94 @@
+"""The models that are known by name: their configs, their parameters, and where both are from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+from kvviz.calculator.cache import cache_bytes
+from kvviz.calculator.dtypes import find_dtype
+from kvviz.calculator.geometry import Geometry
+from kvviz.calculator.parameters import Parameters, parameters_of
+from kvviz.calculator.reading import geometry_of_config
+from kvviz.errors import ConfigError
+from kvviz.messages import shown
+
+#: When the list was last compared with its sources.
+CHECKED = "2026-11-30"
+#: Types that weights and cache of the bandwidth experiment are both in; scales are not counted there.
+BANDWIDTH_DTYPES = ("fp32", "bf16", "fp8", "int4")
+#: The models of the bandwidth experiment.
+_BIG = ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedModel:
+    """One model of the list, by its `config` (as in its `config.json`, shortened to what matters here).
+
+    `num_parameters`: of the text model as transformers builds it, counted; None where it cannot build it. `source`:
+    where the config is from, as read on `checked`.
+    """
+
+    model_id: str
+    name: str
+    num_parameters: int | None
+    source: str
+    config: dict[str, Any] = field(repr=False)
+    checked: str = CHECKED
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """What it keeps. Raises `ModelError` for a model that has no cache of one entry a token."""
+        return geometry_of_config(self.config, self.name)
+
+    @cached_property
+    def parameters(self) -> Parameters | None:
+        """Its weights, or None where they are not counted."""
+        return None if self.num_parameters is None else parameters_of(self.config, self.num_parameters)
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of its longest context."""
+        return self.geometry.max_context or 0
+
+    def bytes_per_token(self, dtype: str) -> int:
+        """Bytes that one token takes in the cache with numbers of that type, scales left out. Raises `ConfigError`."""
+        bits = _bandwidth_bits(dtype)
+        return cache_bytes(self.geometry, context=1, dtype="fp8").bytes_per_token * bits // 8
+
+
+def _read_list() -> tuple[ListedModel, ...]:
+    text = files("kvviz.calculator").joinpath("models.json").read_text(encoding="utf-8")
+    return tuple(ListedModel(**entry) for entry in json.loads(text))
+
+
+#: All of them, the default model first.
+MODELS = _read_list()
+
+
+def find_model(model_id: str) -> ListedModel:
+    """The model of that id. Raises `ConfigError`."""
+    wanted = model_id.strip().lower()
+    for model in MODELS:
+        if model.model_id == wanted:
+            return model
+    raise ConfigError(
+        f"There is no model {shown(model_id)} in the list; choose one that `kvviz calc --list` shows, or give its "
+        "config.json.",
+        setting="model",
+    )
+
+
+def _bandwidth_bits(dtype: str) -> int:
+    if dtype not in BANDWIDTH_DTYPES:
+        raise ConfigError(
+            f"dtype must be {', '.join(BANDWIDTH_DTYPES)}, but is {shown(dtype)}; choose one of them.", setting="dtype"
+        )
+    return find_dtype(dtype).bits
+
+
+#: Those of the bandwidth experiment.
+BIG_MODELS = tuple(find_model(model_id) for model_id in _BIG)

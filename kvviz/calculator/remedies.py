@@ -1,0 +1,176 @@
+"""What would help when too little fits: each change by itself, with the figures that the same functions give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kvviz.calculator.cache import cache_bytes
+from kvviz.calculator.capacity import Capacity, Machine, capacity
+from kvviz.calculator.cards import CARDS
+from kvviz.calculator.dtypes import find_dtype
+from kvviz.calculator.geometry import Geometry, LayerGroup
+from kvviz.calculator.parameters import Parameters
+from kvviz.calculator.settings import MAX_GPUS, Settings
+
+#: KV heads that are tried in place of one for each query head, as Llama 3 has.
+GQA_HEADS = 8
+#: The window that is tried, as Mistral 7B v0.1 has, in tokens.
+TRIED_WINDOW = 4_096
+#: Bytes per second in one direction between host and one card, PCIe 5.0 × 16 lanes.
+HOST_LINK = 64e9
+#: Memory of the host that is tried where the settings name none.
+TRIED_HOST_BYTES = 256 * 2**30
+
+RemedyName = Literal["gqa", "fp8_cache", "window", "offload", "fp8_weights", "another_card", "more_cards"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One change and its effect.
+
+    `value` is what was chosen (KV heads, tokens, a card's id …). `needs_training`: it is another model. The other
+    figures are as in `Capacity` and `CacheBytes`; of `offload`, `max_sequences` are those on the cards and `parked` on
+    the host together, and `return_s` is the time that one takes to come back.
+    """
+
+    name: RemedyName
+    value: str | int
+    needs_training: bool
+    total_bytes: int
+    max_sequences: int
+    longest_context: int | None
+    fits: bool
+    tokens_per_s: float | None
+    cost_per_million_tokens: float | None
+    parked: int = 0
+    return_s: float | None = None
+
+
+def remedies(geometry: Geometry, parameters: Parameters, machine: Machine, settings: Settings) -> list[Remedy]:
+    """All changes that can be made here and that save something, in a fixed order."""
+    now = capacity(geometry, parameters, machine, settings)
+    found = [_other_geometry("gqa", heads, changed, parameters, machine, settings) for heads, changed in _gqa(geometry)]
+    if find_dtype(settings.dtype).bits > 8:
+        found.append(_other_settings("fp8_cache", "fp8", geometry, parameters, machine, replace(settings, dtype="fp8")))
+    if settings.context > TRIED_WINDOW and any(group.window is None for group in geometry.groups):
+        changed = replace(geometry, groups=tuple(_windowed(group) for group in geometry.groups))
+        found.append(_other_geometry("window", TRIED_WINDOW, changed, parameters, machine, settings))
+    found.append(_offload(geometry, now, settings))
+    if find_dtype(settings.weights_dtype).bits > 8:
+        changed_settings = replace(settings, weights_dtype="fp8")
+        found.append(_other_settings("fp8_weights", "fp8", geometry, parameters, machine, changed_settings))
+    found += [
+        _effect("another_card", card_id, geometry, capacity(geometry, parameters, other, settings), settings)
+        for card_id, other in _larger(machine)
+    ]
+    if 2 * settings.gpus <= MAX_GPUS:
+        doubled = replace(settings, gpus=2 * settings.gpus)
+        found.append(_other_settings("more_cards", doubled.gpus, geometry, parameters, machine, doubled))
+    return [remedy for remedy in found if _helps(remedy, now)]
+
+
+def _helps(remedy: Remedy, now: Capacity) -> bool:
+    """Whether more sequences fit, or longer ones, or steps can be faster."""
+    is_longer = now.longest_context is not None and (
+        remedy.longest_context is None or remedy.longest_context > now.longest_context
+    )
+    return remedy.max_sequences > now.max_sequences or is_longer or (remedy.tokens_per_s or 0) > (now.tokens_per_s or 0)
+
+
+def _effect(
+    name: RemedyName,
+    value: str | int,
+    geometry: Geometry,
+    result: Capacity,
+    settings: Settings,
+    *,
+    needs_training: bool = False,
+) -> Remedy:
+    cache = cache_bytes(
+        geometry,
+        context=settings.context,
+        batch=settings.batch,
+        dtype=settings.dtype,
+        group_size=settings.group_size,
+        block_size=settings.block_size,
+    )
+    return Remedy(
+        name=name,
+        value=value,
+        needs_training=needs_training,
+        total_bytes=cache.total_bytes,
+        max_sequences=result.max_sequences,
+        longest_context=result.longest_context,
+        fits=result.fits,
+        tokens_per_s=result.tokens_per_s,
+        cost_per_million_tokens=result.cost_per_million_tokens,
+    )
+
+
+def _other_geometry(
+    name: RemedyName, value: int, changed: Geometry, parameters: Parameters, machine: Machine, settings: Settings
+) -> Remedy:
+    return _effect(
+        name, value, changed, capacity(changed, parameters, machine, settings), settings, needs_training=True
+    )
+
+
+def _other_settings(
+    name: RemedyName,
+    value: str | int,
+    geometry: Geometry,
+    parameters: Parameters,
+    machine: Machine,
+    changed: Settings,
+) -> Remedy:
+    return _effect(name, value, geometry, capacity(geometry, parameters, machine, changed), changed)
+
+
+def _gqa(geometry: Geometry) -> Iterator[tuple[int, Geometry]]:
+    """Grouped heads in place of one KV head for each query head."""
+    heads = geometry.groups[0].kv_heads if geometry.groups else 1
+    fewer = next((count for count in range(min(GQA_HEADS, heads // 2), 0, -1) if heads % count == 0), None)
+    if fewer and all(group.type != "mla_latent" and group.kv_heads == group.query_heads for group in geometry.groups):
+        groups = tuple(replace(group, kv_heads=fewer) for group in geometry.groups if group.kv_heads == heads)
+        if len(groups) == len(geometry.groups):
+            yield fewer, replace(geometry, groups=groups)
+
+
+def _windowed(group: LayerGroup) -> LayerGroup:
+    if group.window is not None and group.window <= TRIED_WINDOW:
+        return group
+    kind = group.type if group.type == "mla_latent" else "sliding"
+    return replace(group, window=TRIED_WINDOW, type=kind)
+
+
+def _offload(geometry: Geometry, now: Capacity, settings: Settings) -> Remedy:
+    """Sequences that wait are parked on the host; each comes back over the links of all cards at once."""
+    host_bytes = settings.host_bytes or TRIED_HOST_BYTES
+    kept = _effect("offload", host_bytes, geometry, now, settings)
+    size = now.bytes_per_sequence
+    parked = host_bytes // size if size and now.weights_fit else 0
+    return replace(
+        kept,
+        max_sequences=now.max_sequences + parked,
+        parked=parked,
+        return_s=size / (HOST_LINK * settings.gpus) if parked else None,
+    )
+
+
+def _larger(machine: Machine) -> Iterator[tuple[str, Machine]]:
+    """The card of the list with the least memory above this one's that reads it no more slowly."""
+    slowest = machine.bandwidth or 0.0
+    larger = [card for card in CARDS if card.memory_bytes > machine.memory_bytes and card.bandwidth >= slowest]
+    if larger:
+        card = min(larger, key=lambda each: (each.memory_bytes, -each.bandwidth))
+        yield (
+            card.card_id,
+            Machine(
+                name=card.name,
+                memory_bytes=card.memory_bytes,
+                bandwidth=card.bandwidth,
+                price_per_hour=card.price_per_hour,
+            ),
+        )

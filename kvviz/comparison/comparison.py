@@ -1,0 +1,448 @@
+"""A comparison: the same model with several caches, in lockstep on the text that the first of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from kvviz.comparison.calibration import CalibratedModel
+from kvviz.comparison.entry_errors import entry_errors
+from kvviz.comparison.lane import Lane
+from kvviz.comparison.needle import hide_needle
+from kvviz.config import EngineConfig
+from kvviz.engine.requests import Request
+from kvviz.errors import KvvizError, RequestError
+from kvviz.events import (
+    BlocksReleased,
+    Event,
+    KvWritten,
+    LaneErrorsMeasured,
+    LaneMeasured,
+    NeedleSought,
+    Piece,
+    RequestFinished,
+    RequestStarted,
+    StepFinished,
+    TokenSampled,
+)
+from kvviz.log.frames import FRAME_BUDGET
+from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.run import ModelRun
+
+#: Generated tokens between two error maps.
+ERROR_INTERVAL = 8
+
+
+@dataclass(slots=True)
+class _Track:
+    """One request in one lane: `request_id` reads the reference's text, `branch_id` writes the lane's own from where
+    they part. `free_pieces` [position]: the text that the lane writes by itself.
+    """
+
+    request_id: int
+    needle: str | None = None
+    branch_id: int | None = None
+    free_pieces: dict[int, tuple[int, Piece]] = field(default_factory=dict)
+    has_parted: bool = False
+    has_ended: bool = False
+    branch_ended: bool = False
+    needle_told: bool = False
+    num_projections: int = 0
+    num_hit_tokens: int = 0
+    forward_us: int = 0
+    held_bytes: int = 0
+    read_bytes: int = 0
+    kept_share: float = 1.0
+    copied_before: int = 0
+    sampled: TokenSampled | None = None
+
+
+class _LaneRun:
+    """One lane's session, and what its events say of each request of the reference."""
+
+    def __init__(self, session: ModelRun, lane: Lane) -> None:
+        self.session = session
+        self.lane = lane
+        self.tracks: dict[int, _Track] = {}  # by request of the reference
+        self._by_request: dict[int, _Track] = {}
+        self.now: _Track | None = None  # whose steps these are
+        self.window_size = lane.policy.window_size if lane.policy else None
+        session.on_event = self._note
+
+    def follow(self, reference_id: int, request_id: int, needle: str | None) -> None:
+        """A request was added."""
+        track = _Track(request_id, needle, copied_before=self.session.runner.cache.copied_bytes)
+        self.tracks[reference_id] = self._by_request[request_id] = track
+
+    @property
+    def writes(self) -> bool:
+        """Whether a branch is still writing."""
+        return any(track.branch_id is not None and not track.branch_ended for track in self.tracks.values())
+
+    def read_on(self, track: _Track, token_id: int) -> bool:
+        """Let the lane come to the next position and take that token there; False when it cannot."""
+        track.sampled = None
+        self.session.runner.forced[track.request_id] = token_id
+        self.now = track
+        while track.sampled is None:
+            if not self.session.step(only=(track.request_id,)):
+                return False
+        self.now = None
+        return True
+
+    def write_on(self, track: _Track) -> None:
+        """One token of the lane's own text."""
+        if track.branch_id is not None and not track.branch_ended:
+            self.session.step(only=(track.branch_id,))
+
+    def part(self, track: _Track, position: int) -> None:
+        """The lane would go on differently from here: it does so in a branch, if the pool has room for both."""
+        assert track.sampled is not None
+        own = track.sampled.candidates[0]
+        track.has_parted = True
+        track.free_pieces[position] = own.token_id, own.piece
+        engine = self.session.engine
+        request = next((r for r in engine.scheduler.running if r.request_id == track.request_id), None)
+        if request is None or own.token_id in request.stop_token_ids:
+            track.branch_ended = True
+            return
+        tables = engine.tables
+        most = tables.blocks_for(request.num_prompt_tokens + request.max_new_tokens)
+        if 2 * most - tables.blocks_for(request.num_computed) > tables.pool.num_free + len(request.block_table):
+            track.branch_ended = True
+            return
+        try:
+            track.branch_id = engine.fork(track.request_id, position, own.token_id)
+        except RequestError:  # that was its last token
+            track.branch_ended = True
+            return
+        self._by_request[track.branch_id] = track
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, StepFinished):
+            if self.now is not None:
+                self.now.forward_us += event.forward_us
+            return
+        request_id = getattr(event, "request_id", None)
+        track = self._by_request.get(request_id) if request_id is not None else None
+        if track is None:
+            return
+        if request_id == track.branch_id:
+            self._note_branch(track, event)
+        elif isinstance(event, KvWritten):
+            track.num_projections += len(event.positions)
+            self._weigh(track)
+        elif isinstance(event, BlocksReleased) and event.reason.code == "forgotten":
+            self._weigh(track)
+        elif isinstance(event, RequestStarted):
+            track.num_hit_tokens = event.num_hit_tokens
+        elif isinstance(event, TokenSampled):
+            track.sampled = event
+            self._note_reads(track)
+        elif isinstance(event, RequestFinished):
+            track.has_ended = True
+
+    def _note_branch(self, track: _Track, event: Event) -> None:
+        if isinstance(event, TokenSampled):
+            track.free_pieces[event.position] = event.token_id, event.piece
+        elif isinstance(event, RequestFinished):
+            track.branch_ended = True
+
+    def _note_reads(self, track: _Track) -> None:
+        """What the query that chose a token has read; afterwards a branch may go on, or the request may end."""
+        runner = self.session.runner
+        read_bytes = runner.cache.read_bytes(track.request_id)
+        if runner.kept:
+            track.kept_share = runner.kept.kept_share(track.request_id)
+            read_bytes = round(read_bytes * runner.kept.read_share(track.request_id))
+        elif self.window_size is not None and track.sampled is not None:
+            track.kept_share = min(1.0, self.window_size / track.sampled.position)
+        track.read_bytes = read_bytes
+
+    def _weigh(self, track: _Track) -> None:
+        running = self.session.engine.scheduler.running
+        table = next((r.block_table for r in running if r.request_id == track.request_id), [])
+        num_blocks = sum(block_id is not None for block_id in table)
+        track.held_bytes = self.session.runner.cache.held_bytes(track.request_id, num_blocks)
+
+
+class Comparison:
+    """Lanes in lockstep. Lane 0 is the reference: what it samples, every other lane reads, token by token.
+
+    `sessions[i]` is the session of lane i with a log of its own; that of lane 0 also holds what was measured of all.
+    Where a lane would first have gone on differently, a branch of it writes the text that it makes by itself. Not
+    thread-safe, as `ModelRun`. Raises `ConfigError` or `ModelError` when a lane does not go with the model.
+    """
+
+    def __init__(
+        self,
+        observed: InstrumentedModel,
+        tokenizer: PreTrainedTokenizerBase | None,
+        config: EngineConfig,
+        lanes: Sequence[Lane],
+        *,
+        frame_budget: int = FRAME_BUDGET,
+        keep_entries: bool = False,
+        calibrated: CalibratedModel | None = None,
+    ) -> None:
+        calibrated = calibrated or CalibratedModel(observed, tokenizer)
+        self.lanes = tuple(lanes)
+        self._runs = []
+        for lane in lanes:
+            lane_config = lane.config(config)
+            storage, geometry = lane.storage(calibrated, lane_config.block_size)
+            session = ModelRun(
+                observed,
+                tokenizer,
+                lane_config,
+                frame_budget=frame_budget // len(lanes),
+                keep_entries=keep_entries,
+                measure_misses=False,
+                storage=storage,
+                geometry=geometry,
+            )
+            self._runs.append(_LaneRun(session, lane))
+        self.sessions = [run.session for run in self._runs]
+        self._reference = self._runs[0]
+        self._seed = config.seed
+
+    @property
+    def main(self) -> ModelRun:
+        """The reference's session."""
+        return self.sessions[0]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return self.main.has_work or any(run.writes for run in self._runs)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The `lanes` of a header."""
+        return [
+            {
+                **lane.describe(),
+                "index": index,
+                "bytes_per_token": session.runner.cache.bytes_per_token if session.config.kv_cache else 0,
+            }
+            for index, (lane, session) in enumerate(zip(self.lanes, self.sessions, strict=True))
+        ]
+
+    def header(self, index: int = 0) -> dict[str, Any]:
+        """The header of a lane's log; that of lane 0 names all lanes."""
+        header = self.sessions[index].header()
+        lanes = self.describe()
+        return {**header, "lanes": lanes} if index == 0 else {**header, "lane": lanes[index]}
+
+    def add_prompt(self, prompt: str, *, needle: bool = False, continues: int | None = None, **options: Any) -> int:
+        """Give a prompt to every lane; the reference's request id. `needle`: hide a word in it, which is asked for.
+
+        The reference takes the most probable token, so that what differs is due to the caches and not to chance.
+        Raises `RequestError`; then no lane has it.
+        """
+        sampling = options.get("sampling")
+        if sampling is not None and sampling.temperature > 0:
+            raise RequestError(
+                f"A comparison takes the most probable token in every lane, but the temperature is "
+                f"{sampling.temperature:g}; leave it at 0.",
+                code="lanes",
+            )
+        if self.has_work:
+            raise RequestError(
+                "A comparison computes one prompt at a time, so that the times are of that prompt alone; wait until "
+                "it has ended, or cancel it.",
+                code="busy",
+            )
+        word = None
+        if needle:
+            word, prompt = hide_needle(self._seed + len(self._reference.tracks))
+        added: list[tuple[ModelRun, int]] = []
+        try:
+            for run in self._runs:
+                goes_on = None if continues is None else self._track(run, continues).request_id
+                added.append((run.session, run.session.add_prompt(prompt, continues=goes_on, **options)))
+        except KvvizError:
+            for session, request_id in added:
+                session.engine.cancel(request_id)
+            raise
+        reference_id = added[0][1]
+        for run, (_, request_id) in zip(self._runs, added, strict=True):
+            run.follow(reference_id, request_id, word)
+        return reference_id
+
+    def add_tokens(self, token_ids: Sequence[int], *, max_new_tokens: int) -> int:
+        """Give token ids to every lane; the reference's request id."""
+        added = [run.session.engine.add_request(token_ids, max_new_tokens=max_new_tokens) for run in self._runs]
+        for run, request_id in zip(self._runs, added, strict=True):
+            run.follow(added[0], request_id, None)
+        return added[0]
+
+    def cancel(self, request_id: int) -> None:
+        """End a request in all lanes, or what a lane still writes after the reference has ended."""
+        tracks = [(run, self._track(run, request_id)) for run in self._runs[1:]]
+        still = [
+            (run.session.engine, own_id)
+            for run, track in tracks
+            for own_id in (track.request_id, track.branch_id)
+            if own_id is not None and any(own_id == one.request_id for one in run.session.engine.scheduler.live)
+        ]
+        if not still or any(one.request_id == request_id for one in self.main.engine.scheduler.live):
+            self.main.engine.cancel(request_id)
+        for engine, own_id in still:
+            engine.cancel(own_id)
+
+    def step(self) -> bool:
+        """One step of the reference, and all lanes up to where it stands; False when there is no work."""
+        if not self.has_work:
+            return False
+        if self.main.has_work:
+            reference_id, track = next(item for item in self._reference.tracks.items() if not item[1].has_ended)
+            track.sampled = None
+            self._reference.now = track
+            self.main.step()
+            if track.sampled is not None:
+                self._compare(reference_id, track.sampled)
+        else:
+            for run in self._runs[1:]:
+                for track in run.tracks.values():
+                    run.write_on(track)
+        self._tell_needles()
+        return True
+
+    def run(self) -> None:
+        """Step until there is no work."""
+        while self.step():
+            pass
+
+    def _track(self, run: _LaneRun, reference_id: int) -> _Track:
+        track = run.tracks.get(reference_id)
+        if track is None:
+            raise RequestError(
+                f"Request {reference_id} is not one of this comparison; take one of those on the tape.",
+                code="no_request",
+            )
+        return track
+
+    def _compare(self, reference_id: int, sampled: TokenSampled) -> None:
+        """Let every lane read the token that the reference has just chosen, and note what each does there."""
+        wanted = self.main.runner.sampled[reference_id].double()
+        for index, run in enumerate(self._runs):
+            track = self._track(run, reference_id)
+            if index == 0:
+                logits = wanted
+            elif run.read_on(track, sampled.token_id):
+                logits = run.session.runner.sampled[track.request_id].double()
+            else:
+                continue
+            if not logits.isfinite().all():  # entries beyond the range of the lane's numbers: there is nothing to tell
+                continue
+            assert track.sampled is not None
+            own = track.sampled.candidates[0]
+            agrees = own.token_id == sampled.token_id
+            if index == 0 or (agrees and not track.has_parted):
+                track.free_pieces[sampled.position] = sampled.token_id, sampled.piece
+            elif not track.has_parted:
+                run.part(track, sampled.position)
+            else:
+                run.write_on(track)
+            self._note_lane(index, reference_id, track, sampled, wanted, logits)
+        self._measure_errors(reference_id, sampled.position)
+
+    def _note_lane(
+        self,
+        index: int,
+        reference_id: int,
+        track: _Track,
+        sampled: TokenSampled,
+        wanted: torch.Tensor,
+        logits: torch.Tensor,
+    ) -> None:
+        """What one lane did at one position; `wanted` and `logits` [vocabulary] are the reference's and its own."""
+        run, cache = self._runs[index], self._runs[index].session.runner.cache
+        assert track.sampled is not None
+        own = track.sampled.candidates[0]
+        log_p = wanted.log_softmax(-1)
+        log_q = log_p if logits is wanted else logits.log_softmax(-1)
+        keeps = run.session.config.kv_cache
+        free_id, free_piece = track.free_pieces.get(sampled.position, (None, None))
+        self.main.note(
+            LaneMeasured(
+                lane=index,
+                request_id=reference_id,
+                position=sampled.position,
+                token_id=sampled.token_id,
+                own_token_id=own.token_id,
+                own_piece=own.piece,
+                agrees=own.token_id == sampled.token_id,
+                kl=max(0.0, float((log_p.exp() * (log_p - log_q)).sum())),
+                nll=-float(log_q[sampled.token_id]),
+                max_abs_diff=float((wanted - logits).abs().max()),
+                free_token_id=free_id,
+                free_piece=free_piece,
+                num_projections=track.num_projections,
+                num_hit_tokens=track.num_hit_tokens,
+                held_bytes=track.held_bytes if keeps else 0,
+                read_bytes=track.read_bytes if keeps else 0,
+                copied_bytes=cache.copied_bytes - track.copied_before,
+                kept_share=track.kept_share,
+                step_us=track.forward_us,
+            )
+        )
+        track.forward_us = 0
+
+    def _measure_errors(self, reference_id: int, position: int) -> None:
+        """Now and then, how far each lane's entries are from the reference's."""
+        history = self._find(self._reference, reference_id)
+        if history is None or (position - history.num_prompt_tokens) % ERROR_INTERVAL:
+            return
+        for index, run in enumerate(self._runs[1:], 1):
+            track = self._track(run, reference_id)
+            request = self._find(run, track.request_id)
+            if request is None or not request.num_computed:
+                continue
+            if all(part.exact for part in run.lane.parts):
+                continue
+            errors = entry_errors(self.main, history, run.session, request)
+            if errors is None:
+                continue
+            key_error, value_error = errors
+            self.main.note(
+                LaneErrorsMeasured(
+                    lane=index,
+                    request_id=reference_id,
+                    num_tokens=request.num_computed,
+                    key_error=key_error,
+                    value_error=value_error,
+                )
+            )
+
+    @staticmethod
+    def _find(run: _LaneRun, request_id: int) -> Request | None:
+        running = run.session.engine.scheduler.running
+        return next((request for request in running if request.request_id == request_id), None)
+
+    def _tell_needles(self) -> None:
+        """Of lanes whose own text has ended: whether the hidden word is in it."""
+        for reference_id, reference in self._reference.tracks.items():
+            if reference.needle is None or not reference.has_ended:
+                continue
+            for index, run in enumerate(self._runs):
+                track = run.tracks[reference_id]
+                if track.needle_told or not track.has_ended or (track.branch_id is not None and not track.branch_ended):
+                    continue
+                track.needle_told = True
+                answer = "".join(
+                    piece.text for _, (_, piece) in sorted(track.free_pieces.items()) if piece.kind != "special"
+                ).strip()
+                self.main.note(
+                    NeedleSought(
+                        lane=index,
+                        request_id=reference_id,
+                        word=reference.needle,
+                        found=reference.needle.lower() in answer.lower(),
+                        answer=answer,
+                    )
+                )

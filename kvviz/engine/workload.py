@@ -1,0 +1,363 @@
+"""Block workloads: starts, appends and frees of token sequences, replayed on the block pool without any model.
+
+The format and its answers are those of docs/workload.md; the decisions are vLLM's from 0.23 on. Each operation is a
+step of the log (an append one for each token), so that a replay opens as a recording in the Pages lens.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
+from kvviz.engine.blocks import BlockPool
+from kvviz.engine.requests import Request
+from kvviz.engine.tables import BlockTables
+from kvviz.errors import ConfigError
+from kvviz.events import (
+    FORMAT_VERSION,
+    BlockCached,
+    BlockEvicted,
+    Chunk,
+    Event,
+    FinishReason,
+    KvWritten,
+    Piece,
+    RequestAdded,
+    RequestFinished,
+    RequestStarted,
+    SampleReason,
+    SamplingParams,
+    StepFinished,
+    StepScheduled,
+    StepStarted,
+    TokenSampled,
+)
+from kvviz.log.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
+from kvviz.log.event_log import EventLog
+from kvviz.log.recording import write_recording
+from kvviz.messages import fault_in_words
+from kvviz.version import __version__
+
+MAX_OPS = 100_000
+MAX_TOKENS = 1_000_000
+MAX_FILE_BYTES = 64 * 2**20
+
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=2**32 - 1)]], Field(max_length=MAX_TOKENS)]
+Id = Annotated[str, Field(max_length=256)]
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Start(_Checked):
+    """A sequence begins: its tokens are looked up, and all of the rest is allocated, or nothing."""
+
+    op: Literal["start"]
+    id: Id
+    tokens: Annotated[TokenIds, Field(min_length=1)]
+    salt: Id | None = None
+
+
+class Append(_Checked):
+    """Tokens follow, one at a time, up to the first that finds no block."""
+
+    op: Literal["append"]
+    id: Id
+    tokens: TokenIds
+
+
+class Free(_Checked):
+    """A sequence ends and gives its blocks back."""
+
+    op: Literal["free"]
+    id: Id
+
+
+class Workload(_Checked):
+    """Operations on a pool of `num_blocks` blocks, numbered from 0."""
+
+    block_size: int = Field(ge=1, le=MAX_BLOCK_SIZE)
+    num_blocks: int = Field(ge=1, le=MAX_NUM_BLOCKS)
+    ops: Annotated[list[Annotated[Start | Append | Free, Field(discriminator="op")]], Field(max_length=MAX_OPS)]
+
+
+_adapter = TypeAdapter(Workload)
+#: Stands for a model in the header: a layer that stores nothing.
+_NO_LAYER = {
+    "index": 0,
+    "kind": "full",
+    "window": None,
+    "chunk": None,
+    "cache": "none",
+    "key_shape": [0, 0],
+    "value_shape": [0, 0],
+    "query_heads": 1,
+    "kv_heads": 1,
+    "scaling": None,
+    "softcap": None,
+    "sinks": False,
+    "bytes_per_token": 0,
+}
+
+
+def read_workload(path: Path) -> Workload:
+    """The workload in a JSON file. Raises `ConfigError` in one sentence when it is none."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(
+                f"A workload may have {MAX_FILE_BYTES:,} bytes, but {path} has {path.stat().st_size:,}; split it.",
+                setting="workload",
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give a JSON file.", setting="workload") from error
+    return parse_workload(data)
+
+
+def parse_workload(data: bytes) -> Workload:
+    """The workload that JSON text describes. Raises `ConfigError`."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(
+            f"A workload is a JSON object, but this cannot be read ({error.msg}, character {error.pos}).",
+            setting="workload",
+        ) from error
+    try:
+        return _adapter.validate_python(value)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "the workload"
+        raise ConfigError(
+            f"workload: {where}: {fault_in_words(fault)}; see docs/workload.md.", setting=where
+        ) from error
+
+
+class Replay:
+    """Carries out the operations of a workload, one by one, and tells `log`, when there is one, what happened."""
+
+    def __init__(self, workload: Workload, log: EventLog | None = None) -> None:
+        self.workload = workload
+        self.log = log
+        self.pool = BlockPool(workload.num_blocks, self._emit)
+        self.tables = BlockTables(self.pool, workload.block_size, self._emit)
+        self.requests: dict[str, Request] = {}
+        self._num_requests = 0
+        self._num_finished = 0
+        self._finished_hash = TOKEN_HASH_START
+        self._num_stored = self._num_removed = 0
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """One answer for each operation, as it is carried out."""
+        for op in self.workload.ops:
+            self._num_stored = self._num_removed = 0
+            answer: dict[str, Any] = {"op": op.op, "id": op.id}
+            match op:
+                case Start():
+                    answer["ok"], answer["hit_tokens"] = self._start(op)
+                case Append():
+                    answer["ok"] = self._append(op)
+                case Free():
+                    answer["ok"] = self._free(op)
+            request = self.requests.get(op.id)
+            if request is not None and not (isinstance(op, Start) and not answer["ok"]):
+                answer["blocks"] = list(request.block_table)
+            answer |= {"free": self.pool.num_free, "stored": self._num_stored, "removed": self._num_removed}
+            yield answer
+
+    def header(self, title: str) -> dict[str, Any]:
+        """The header of a recording: a pool and no model."""
+        workload = self.workload
+        return {
+            "format": FORMAT_VERSION,
+            "kvviz": __version__,
+            "source": "workload",
+            "title": title,
+            "capabilities": [],
+            "model": {"name": "no model", "num_layers": 1, "num_query_heads": 1, "layers": [_NO_LAYER]},
+            "pool": {
+                "num_blocks": workload.num_blocks,
+                "block_size": workload.block_size,
+                "bytes_per_token": 0,
+                "bytes": 0,
+                "num_host_blocks": 0,
+            },
+            "policies": {"prefix_cache": True, "eviction": "lru", "offload": False},
+            "scheduler": {"prefill_chunk": MAX_TOKENS, "max_running": 1},
+            "seed": 0,
+        }
+
+    def _emit(self, event: Event) -> None:
+        self._num_stored += isinstance(event, BlockCached)
+        self._num_removed += isinstance(event, BlockEvicted)
+        if self.log is not None:
+            self.log.append(event)
+
+    def _start(self, op: Start) -> tuple[bool, int]:
+        if op.id in self.requests:
+            self._step([])
+            return False, 0
+        request = Request(
+            request_id=self._num_requests,
+            token_ids=list(op.tokens),
+            num_prompt_tokens=len(op.tokens),
+            max_new_tokens=1,
+            sampling=SamplingParams(),
+            block_size=self.workload.block_size,
+            extra_keys=(f"salt:{op.salt}",) if op.salt is not None else (),
+            salt=op.salt,
+        )
+        lookup = self.tables.lookup(request)
+        num_hit_tokens = len(lookup.found) * self.workload.block_size
+        if not self.tables.fits(request, request.num_tokens, lookup):
+            self._step([])
+            return False, num_hit_tokens
+        self._num_requests += 1
+        self.requests[op.id] = request
+        self._emit(
+            RequestAdded(
+                request_id=request.request_id,
+                prompt=op.id,
+                token_ids=tuple(op.tokens),
+                pieces=tuple(Piece(text=f" {token_id}") for token_id in op.tokens),
+                max_new_tokens=1,
+                sampling=request.sampling,
+                salt=op.salt,
+            )
+        )
+
+        def admit() -> Chunk:
+            self.tables.announce(request, lookup)
+            request.num_computed = request.num_hit_tokens = num_hit_tokens
+            self._emit(RequestStarted(request_id=request.request_id, num_hit_tokens=num_hit_tokens))
+            if not self.tables.allocate(request, request.num_tokens, code="prompt", lookup=lookup):
+                raise AssertionError("what fits is allocated")
+            request.state = "running"
+            return Chunk(
+                request_id=request.request_id,
+                start=num_hit_tokens,
+                num_tokens=request.num_tokens - num_hit_tokens,
+                kind="prefill",
+            )
+
+        self._step([(request, admit)])
+        return True, num_hit_tokens
+
+    def _append(self, op: Append) -> bool:
+        request = self.requests.get(op.id)
+        if request is None:
+            self._step([])
+            return False
+        for token_id in op.tokens:
+            request.num_computed = request.num_tokens
+            if not self.tables.fits(request, request.num_tokens + 1):
+                self._step([])
+                return False
+            self._emit(
+                TokenSampled(
+                    request_id=request.request_id,
+                    position=request.num_tokens,
+                    token_id=token_id,
+                    piece=Piece(text=f" {token_id}"),
+                    candidates=(),
+                    reason=SampleReason(code="greedy", num_considered=1),
+                )
+            )
+            request.append_token(token_id)
+
+            def grow(request: Request = request) -> Chunk:
+                if not self.tables.allocate(request, request.num_tokens, code="decode"):
+                    raise AssertionError("what fits is allocated")
+                start = request.num_tokens - 1
+                return Chunk(request_id=request.request_id, start=start, num_tokens=1, kind="decode")
+
+            self._step([(request, grow)])
+        if not op.tokens:
+            self._step([])
+        return True
+
+    def _free(self, op: Free) -> bool:
+        request = self.requests.pop(op.id, None)
+        if request is not None:
+            self._emit(RequestFinished(request_id=request.request_id, reason=FinishReason(code="cancelled")))
+            request.state = "finished"
+            self.tables.release(request, "cancelled")
+            self._num_finished += 1
+            self._finished_hash = extend_token_hash(self._finished_hash, (request.token_hash,))
+        self._step([])
+        return request is not None
+
+    def _step(self, work: Iterable[tuple[Request, Any]]) -> None:
+        """A step of the log: what it allocates, then the slots that are written."""
+        self.pool.step += 1
+        step = self.pool.step
+        self._emit(StepStarted(step=step))
+        chunks = [(request, allocate()) for request, allocate in work]
+        self._emit(StepScheduled(step=step, chunks=tuple(chunk for _, chunk in chunks)))
+        for request, chunk in chunks:
+            stop = chunk.start + chunk.num_tokens
+            request.num_computed = stop
+            self._emit(
+                KvWritten(
+                    request_id=request.request_id,
+                    positions=tuple(range(chunk.start, stop)),
+                    slots=tuple(request.slots(chunk.start, stop)),
+                    layers=(),
+                    layer_us=(),
+                    read_us=(),
+                )
+            )
+        self._emit(StepFinished(step=step, digest=self._digest(step), forward_us=0, step_us=0))
+
+    def _digest(self, step: int) -> str:
+        live = sorted(self.requests.values(), key=lambda request: request.request_id)
+        return digest(
+            state_words(
+                step,
+                self.pool.ref_counts,
+                self.pool.short_hashes,
+                list(self.pool.free),
+                self._num_finished,
+                self._finished_hash,
+                [request.words() for request in live],
+            )
+        )
+
+
+def replay_workload(
+    workload: Workload, path: Path | None = None, title: str = "A block workload"
+) -> list[dict[str, Any]]:
+    """The answers of a workload; `path`: also write the replay as a recording."""
+    if path is None:
+        return list(Replay(workload).answers())
+    log = EventLog(workload.num_blocks, workload.block_size, max_records=sys.maxsize)
+    replay = Replay(workload, log)
+    answers = list(replay.answers())
+    write_recording(path, replay.header(title), log.encoded(-1, log.head_seq + 1))
+    return answers
+
+
+def print_answers(answers: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Print one answer for each operation: as a JSON list, one answer a line, or as a table."""
+    if as_json:
+        lines = [orjson.dumps(answer).decode() for answer in answers]
+        print("[" + ",\n ".join(lines) + "]")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("op", "id", "ok", "hit tokens", "blocks", "free", "stored", "removed")
+    for answer in answers:
+        shown = [answer["op"], answer["id"], "yes" if answer["ok"] else "no", str(answer.get("hit_tokens", ""))]
+        shown.append(" ".join(map(str, answer.get("blocks", ()))))
+        shown += [str(answer[name]) for name in ("free", "stored", "removed")]
+        table.add_row(*(Text(cell) for cell in shown))
+    Console().print(table)

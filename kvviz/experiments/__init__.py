@@ -1,0 +1,5 @@
+"""Experiments: scripted runs that show one mechanic each, and the timing attack.
+
+May import: config, engine, errors, events, log, model.
+Libraries: torch, transformers.
+"""

@@ -1,0 +1,344 @@
+"""Scenarios: scripted runs of the default model that show one mechanic each.
+
+`python -m kvviz.experiments.scenarios` records them all again; the page plays them live.
+
+A scenario is an engine config and a list of acts: what a person would do, and after which step. What happens then is
+the engine's.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvviz.config import EngineConfig
+from kvviz.errors import RequestError
+from kvviz.log.recording import write_recording
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from kvviz.model.instrumented import InstrumentedModel
+    from kvviz.model.run import ModelRun
+
+RECORDINGS = Path(__file__).parent.parent / "recordings"
+#: After everything that came before it has ended.
+IDLE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A prompt, after step `at`. `follows`: it carries on the conversation of the request before it."""
+
+    prompt: str
+    max_new_tokens: int
+    at: int = IDLE
+    follows: bool = False
+    salt: str | None = None
+    num_samples: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """After step `at`, a branch off `request` at its newest token, with the `rank`-th candidate in its place."""
+
+    request: int
+    rank: int
+    at: int
+
+
+Act = Ask | Branch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A named run. `former` acts are played before it, unseen, with the weights in fp32; `dtype` is its own."""
+
+    name: str
+    title: str
+    config: EngineConfig
+    acts: tuple[Act, ...]
+    dtype: str | None = None
+    former: tuple[Act, ...] = ()
+    keep_entries: bool = field(default=False)
+
+
+GUIDE = (
+    "You are the guide of a small museum. You answer in one short sentence, in plain words, as for a curious child who "
+    "has never been here. "
+)
+LONG = (
+    "Read this and say in one sentence what a cache is for. A language model reads its prompt once and then "
+    "writes one token at a time. To write the next token it looks back at every token before it: each layer "
+    "compares a query with the keys of all earlier tokens and mixes their values. The keys and values of a token "
+    "never change once they are computed, because a token only looks back, never forward. So they are kept. "
+    "Without keeping them, every step would compute the whole text again, and the work would grow with the square"
+    " of its length. With them, a step computes one token and reads the rest. The price is memory: two vectors "
+    "for each token, in each layer, for each head that keeps its own, for as long as the text is alive."
+)
+STORIES = (
+    "Tell me a story about a lighthouse keeper.",
+    "Tell me a story about a clock that stopped.",
+    "Tell me a story about the last train home.",
+)
+USERS = (
+    "Name a river.",
+    "What is a prime number?",
+    "Who wrote Hamlet?",
+    "Why is the sea salty?",
+    "What is bread made of?",
+    "How many legs has a spider?",
+    "What is a noun?",
+    "Where does rain come from?",
+    "What is the largest planet?",
+    "Why do cats purr?",
+    "What is a triangle?",
+    "How do birds fly?",
+)
+
+SCENARIOS = (
+    Scenario(
+        name="1-first-minute",
+        title="Prefill, decode, a prefix hit and an eviction",
+        config=EngineConfig(num_blocks=8, max_running=1),
+        acts=(
+            Ask(prompt="Why is the sky blue?", max_new_tokens=32),
+            Ask(prompt="And why are sunsets red?", max_new_tokens=20, follows=True),
+            Ask(prompt="Describe the sea to somebody who has never seen it.", max_new_tokens=40),
+        ),
+        keep_entries=True,
+    ),
+    Scenario(
+        name="2-long-prompt",
+        title="A long prompt in three chunks",
+        config=EngineConfig(num_blocks=20, max_running=1),
+        acts=(Ask(prompt=LONG, max_new_tokens=36),),
+        keep_entries=True,
+    ),
+    Scenario(
+        name="3-shared_prompt",
+        title="Four users, one system prompt",
+        config=EngineConfig(num_blocks=24),
+        acts=tuple(
+            Ask(prompt=GUIDE + question, max_new_tokens=14, at=at)
+            for at, question in enumerate(
+                ("Why is the clock so loud?", "Who made this vase?", "What is a fossil?", "Why is the armour so small?")
+            )
+        ),
+    ),
+    Scenario(
+        name="4-changed_letter",
+        title="One changed letter breaks the chain",
+        config=EngineConfig(num_blocks=20),
+        acts=(
+            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=8),
+            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=8),
+            Ask(prompt=GUIDE.replace("guide", "Guide") + "Why is the clock so loud?", max_new_tokens=8),
+        ),
+    ),
+    Scenario(
+        name="5-changed_dtype",
+        title="The same prompt after a change of dtype",
+        config=EngineConfig(num_blocks=16),
+        former=(Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=4),),
+        acts=(
+            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8),
+            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8),
+        ),
+        dtype="bfloat16",
+    ),
+    Scenario(
+        name="6-long_prompt_chunked",
+        title="A long prompt arrives, and is computed in chunks beside the others",
+        config=EngineConfig(num_blocks=32, prefill_chunk=32),
+        acts=(
+            Ask(prompt=STORIES[0], max_new_tokens=26, at=0),
+            Ask(prompt=STORIES[1], max_new_tokens=26, at=0),
+            Ask(prompt=LONG, max_new_tokens=8, at=6),
+        ),
+    ),
+    Scenario(
+        name="7-long_prompt_whole",
+        title="A long prompt arrives, and the others wait for all of it",
+        config=EngineConfig(num_blocks=32, chunked_prefill=False, token_budget=512),
+        acts=(
+            Ask(prompt=STORIES[0], max_new_tokens=26, at=0),
+            Ask(prompt=STORIES[1], max_new_tokens=26, at=0),
+            Ask(prompt=LONG, max_new_tokens=8, at=6),
+        ),
+    ),
+    Scenario(
+        name="8-preempt_recompute",
+        title="The pool is too small: the last one is put out and computed again",
+        config=EngineConfig(num_blocks=11),
+        acts=tuple(Ask(prompt=story, max_new_tokens=30, at=0) for story in STORIES),
+    ),
+    Scenario(
+        name="9-preempt_swap",
+        title="The pool is too small: the last one is moved to the host and back",
+        config=EngineConfig(num_blocks=11, preemption="swap", num_host_blocks=12),
+        acts=tuple(Ask(prompt=story, max_new_tokens=30, at=0) for story in STORIES),
+    ),
+    Scenario(
+        name="10-fork_tree",
+        title="One answer branches into four: shared blocks, copies at the first write",
+        config=EngineConfig(num_blocks=24),
+        acts=(
+            Ask(prompt="Tell me a story in two sentences.", max_new_tokens=28, at=0),
+            Branch(request=0, rank=1, at=5),
+            Branch(request=0, rank=2, at=9),
+            Branch(request=1, rank=1, at=13),
+        ),
+    ),
+    Scenario(
+        name="11-offload",
+        title="Evicted prefixes go to the host tier and come back on a hit",
+        config=EngineConfig(num_blocks=7, num_host_blocks=16, offload=True),
+        acts=(
+            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=10),
+            Ask(prompt=STORIES[0], max_new_tokens=64),
+            Ask(prompt=GUIDE + "Who made this vase?", max_new_tokens=10),
+        ),
+    ),
+    Scenario(
+        name="12-twelve_users",
+        title="Twelve users at once",
+        config=EngineConfig(num_blocks=40, max_running=8),
+        acts=tuple(Ask(prompt=question, max_new_tokens=10, at=number) for number, question in enumerate(USERS)),
+    ),
+    Scenario(
+        name="13-tenant_salts",
+        title="A salt for each tenant: the same prompt, but no shared blocks",
+        config=EngineConfig(num_blocks=24),
+        acts=tuple(
+            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8, salt=salt) for salt in ("anna", "ben", "anna")
+        ),
+    ),
+)
+
+
+def find_scenario(name: str, others: Sequence[str] = ()) -> Scenario:
+    """The scenario of that name, with or without its number. Raises `RequestError`, which names `others` too."""
+    for scenario in SCENARIOS:
+        if name in (scenario.name, scenario.name.partition("-")[2]):
+            return scenario
+    names = ", ".join([*(scenario.name.partition("-")[2] for scenario in SCENARIOS), *others])
+    raise RequestError(f"There is no scenario {name[:64]!r}; there are {names}.", code="no_such_scenario")
+
+
+class Performance:
+    """Plays acts on a session: call `step` until `has_work` is false."""
+
+    def __init__(self, session: ModelRun, acts: Sequence[Act]) -> None:
+        self.session = session
+        self._acts = list(acts)
+        self._last: int | None = None
+        self._do_due()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether an act is left or a step would compute anything."""
+        return bool(self._acts) or self.session.has_work
+
+    def step(self) -> bool:
+        """One step, after the acts that are due."""
+        self._do_due()
+        worked = self.session.step()
+        self._do_due()
+        return worked
+
+    def run(self) -> None:
+        """Play to the end."""
+        while self.has_work:
+            self.step()
+
+    def _do_due(self) -> None:
+        while self._acts and self._is_due(self._acts[0]):
+            self._do(self._acts.pop(0))
+
+    def _is_due(self, act: Act) -> bool:
+        idle = not self.session.has_work
+        return idle if act.at == IDLE else idle or self.session.engine.num_steps >= act.at
+
+    def _do(self, act: Act) -> None:
+        if isinstance(act, Branch):
+            self._branch(act)
+            return
+        self._last = self.session.add_prompt(
+            act.prompt,
+            max_new_tokens=act.max_new_tokens,
+            salt=act.salt,
+            continues=self._last if act.follows else None,
+            num_samples=act.num_samples,
+        )
+
+    def _branch(self, act: Branch) -> None:
+        """Branch at the newest token that the request sampled, as the tape's candidates offer it."""
+        for _, _, event in reversed(self.session.log.records()):
+            if event["type"] == "token_sampled" and event["request_id"] == act.request:
+                candidate = event["candidates"][act.rank]
+                self.session.engine.fork(act.request, event["position"], candidate["token_id"])
+                return
+
+
+def open_performance(
+    scenario: Scenario,
+    observed: InstrumentedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    make: Callable[..., ModelRun],
+) -> Performance:
+    """A performance that has not begun. `make(observed, tokenizer, config, memory=…)` opens its session.
+
+    A scenario in another dtype converts a copy of the weights, after its former acts were played with those at hand.
+    """
+    memory = None
+    if scenario.former:
+        former = make(observed, tokenizer, scenario.config)
+        Performance(former, scenario.former).run()
+        memory = former.engine.pool.memory
+    if scenario.dtype is not None:
+        observed = _converted(observed, scenario.dtype)
+    return Performance(make(observed, tokenizer, scenario.config, memory=memory), scenario.acts)
+
+
+def _converted(observed: InstrumentedModel, dtype: str) -> InstrumentedModel:
+    """The same model with its weights in another dtype, checked anew."""
+    import torch
+
+    from kvviz.model.instrumented import InstrumentedModel
+
+    model = copy.deepcopy(observed.model)
+    model.set_attn_implementation(observed.door.own_implementation)
+    return InstrumentedModel(model.to(getattr(torch, dtype)), name=observed.name, fingerprint=observed.fingerprint)
+
+
+def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
+    """Write a recording of every scenario, or of those named, into `directory`, with the default model."""
+    from kvviz.model.instrumented import InstrumentedModel
+    from kvviz.model.loading import load
+    from kvviz.model.run import ModelRun
+
+    loaded = load(None, "float32", lambda *_: None)
+    assert loaded.tokenizer is not None
+    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    directory.mkdir(parents=True, exist_ok=True)
+    for scenario in [find_scenario(name) for name in names] or SCENARIOS:
+
+        def make(*arguments: object, scenario: Scenario = scenario, **options: object) -> ModelRun:
+            return ModelRun(*arguments, keep_entries=scenario.keep_entries, **options)  # type: ignore[arg-type]
+
+        performance = open_performance(scenario, observed, loaded.tokenizer, make)
+        performance.run()
+        session = performance.session
+        path = directory / f"{scenario.name}.kvviz"
+        header = {**session.header(), "title": scenario.title}
+        write_recording(path, header, session.log.encoded(-1, session.log.head_seq + 1), session.recorded_frames())
+        print(f"{path.name}: {session.engine.num_steps} steps, {path.stat().st_size:,} B", flush=True)
+
+
+if __name__ == "__main__":
+    make_recordings(RECORDINGS, sys.argv[1:])

@@ -1,0 +1,243 @@
+"""Experiments on a live model: what another tenant learns from the time to first token, and how fast memory is read.
+
+Timing attack. Tenants A and B share an engine. In each round A asks a prompt that is one of a short list and begins
+with the round's number; B sends one prompt of that list and sees when its first token came, nothing else. Every prompt
+is used by nobody before its round, so all that B's prompt can hit is what A left. See Song et al., "The early bird
+catches the leak" (2024), and Gu et al., "Auditing prompt caching in language model APIs" (2025).
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvviz.config import EngineConfig
+from kvviz.errors import RequestError
+from kvviz.events import ProbeTimed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from kvviz.engine.requests import Request
+    from kvviz.model.instrumented import InstrumentedModel
+    from kvviz.model.run import ModelRun
+
+#: Names under which a page plays the attack, and whether the tenants share prefixes then.
+TIMING_SCENARIOS = {"timing-shared": True, "timing-isolated": False}
+NUM_PROBES = 40
+#: Prompts of its own by which the attacker learns what a miss and a hit take, before it guesses.
+NUM_LESSONS = 5
+#: After so many guesses it learns from one more, and forgets the oldest: machines get slower and faster.
+GUESSES_PER_LESSON = 5
+#: One chunk takes a whole prompt, so a miss and a hit are one step each.
+TIMING_CONFIG = EngineConfig(num_blocks=48, prefill_chunk=128, max_running=1)
+
+#: What A may have asked. They differ in the first block, so a wrong guess shares no block with the right one.
+SECRETS = ("asthma", "anaemia", "diabetes", "epilepsy", "migraine", "hepatitis", "insomnia", "depression")
+#: On the default model 65 tokens: four full blocks and one token, which is all that is left to compute after a hit.
+_PROMPT = (
+    "Case {number}: {secret}. A doctor writes to a colleague about this patient. The letter names the illness and says "
+    "how long it has lasted, which medicine was given, and when the patient comes again. The letter is short. It "
+    "names the illness in its first line and asks one question at the end."
+)
+
+
+class TimingAttacker:
+    """Tenant B. All that it is ever given is times to first token, in microseconds, of prompts that it sent itself."""
+
+    def __init__(self) -> None:
+        self.threshold_us = 0.0
+
+    def learn(self, first_us: Sequence[float], again_us: Sequence[float]) -> None:
+        """Times of its own prompts, asked for the first time and asked again.
+
+        What disturbs a time only ever adds to it, so no miss is much faster than the fastest one, while a hit may be
+        slow: the threshold lies three quarters of the way from the median hit to the fastest miss.
+        """
+        hit_us = statistics.median(again_us)
+        self.threshold_us = hit_us + 0.75 * (min(first_us) - hit_us)
+
+    def says_secret(self, time_us: float) -> bool:
+        """Whether somebody else must have asked this prompt before."""
+        return time_us < self.threshold_us
+
+
+@dataclass(frozen=True, slots=True)
+class TimingResult:
+    """Outcome of an attack. Times in µs: of guesses that were right and of those that were wrong."""
+
+    accuracy: float
+    threshold_us: float
+    right_us: tuple[int, ...]
+    wrong_us: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One prompt of one tenant. `is_timed`: B looks at the clock; `is_lesson`: it is B's own, and so is `is_again`."""
+
+    tenant: str
+    prompt: str
+    is_timed: bool = True
+    is_lesson: bool = False
+    is_again: bool = False
+    is_secret: bool = False
+
+
+class TimingAttack:
+    """Plays the attack on a session: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
+
+    `shared`: prompts carry no salt; else each tenant has its own. Exactly half of the guesses are right (of an odd
+    number one fewer), in an order drawn by `seed`, so always saying the same is right as often as wrong.
+    """
+
+    def __init__(self, session: ModelRun, *, shared: bool, seed: int = 0, num_probes: int = NUM_PROBES) -> None:
+        self.session = session
+        self.shared = shared
+        self.attacker = TimingAttacker()
+        self.probes: list[ProbeTimed] = []
+        self._turns = _script(seed, num_probes)
+        self._lessons: tuple[list[float], list[float]] = ([], [])
+        self._now: tuple[_Turn, Request] | None = None
+        self._begin()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a turn is left or a step would compute anything."""
+        return bool(self._turns) or self._now is not None or self.session.has_work
+
+    def step(self) -> bool:
+        """One step, with what it ends and what comes next."""
+        worked = self.session.step()
+        if self._now is not None and self._now[1].state == "finished":
+            self._end(*self._now)
+            self._now = None
+        self._begin()
+        return worked
+
+    def run(self) -> None:
+        """Play to the end."""
+        while self.has_work:
+            self.step()
+
+    def result(self) -> TimingResult:
+        """What the attacker made of it. Raises `RequestError` before the first guess."""
+        guesses = [probe for probe in self.probes if probe.says_secret is not None]
+        if not guesses:
+            raise RequestError("The attacker has not guessed yet; play the experiment first.", code="no_result")
+        return TimingResult(
+            accuracy=sum(probe.says_secret == probe.is_secret for probe in guesses) / len(guesses),
+            threshold_us=self.attacker.threshold_us,
+            right_us=tuple(probe.first_token_us for probe in guesses if probe.is_secret),
+            wrong_us=tuple(probe.first_token_us for probe in guesses if not probe.is_secret),
+        )
+
+    def _begin(self) -> None:
+        """The next turn, once nothing else runs: a prompt beside it would be heard in its time."""
+        if self._now is not None or self.session.has_work or not self._turns:
+            return
+        turn = self._turns.pop(0)
+        salt = None if self.shared else turn.tenant
+        request_id = self.session.add_prompt(turn.prompt, template=False, max_new_tokens=1, salt=salt)
+        waiting = self.session.engine.scheduler.waiting
+        self._now = turn, next(request for request in waiting if request.request_id == request_id)
+
+    def _end(self, turn: _Turn, request: Request) -> None:
+        if not turn.is_timed or request.num_generated == 0:  # cancelled by a person
+            return
+        time_us = float(request.first_token_us)
+        says_secret = None
+        if turn.is_lesson:
+            first, again = self._lessons
+            (again if turn.is_again else first).append(time_us)
+            if first and again:
+                self.attacker.learn(first[-NUM_LESSONS:], again[-NUM_LESSONS:])
+        else:
+            says_secret = self.attacker.says_secret(time_us)
+        self.probes.append(
+            ProbeTimed(
+                request_id=request.request_id,
+                probe=len(self.probes),
+                shared=self.shared,
+                is_secret=turn.is_secret,
+                says_secret=says_secret,
+                first_token_us=request.first_token_us,
+                num_hit_tokens=request.num_hit_tokens,
+            )
+        )
+        self.session.log.append(self.probes[-1])
+
+
+def run_timing_attack(
+    observed: InstrumentedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
+) -> TimingResult:
+    """One attack in a session of its own, without captured frames."""
+    from kvviz.model.run import ModelRun
+
+    attack = open_timing_attack(observed, tokenizer, ModelRun, shared=shared, seed=seed, num_probes=num_probes)
+    attack.session.capture = False
+    attack.run()
+    return attack.result()
+
+
+def open_timing_attack(
+    observed: InstrumentedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    make: Callable[..., ModelRun],
+    *,
+    shared: bool,
+    seed: int = 0,
+    num_probes: int = NUM_PROBES,
+) -> TimingAttack:
+    """An attack that has not begun. `make(observed, tokenizer, config, measure_misses=False)` opens its session."""
+    session = make(observed, tokenizer, TIMING_CONFIG, measure_misses=False)
+    return TimingAttack(session, shared=shared, seed=seed, num_probes=num_probes)
+
+
+def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float:
+    """Bytes per second at which this machine reads a matrix to multiply it with a vector, as a decode step reads its
+    weights: the best of some rounds, with the threads that torch has in this thread.
+    """
+    import torch
+
+    width = 4_096
+    matrix = torch.ones(num_bytes // (4 * width), width)
+    vector = torch.ones(width)
+    best_s = float("inf")
+    for _ in range(num_rounds):
+        began_s = time.perf_counter()
+        torch.mv(matrix, vector)
+        best_s = min(best_s, time.perf_counter() - began_s)
+    return matrix.nbytes / best_s
+
+
+def _script(seed: int, num_probes: int) -> list[_Turn]:
+    """All turns in order."""
+    dice = random.Random(seed)
+    numbers = iter(dice.sample(range(1_000, 10_000), 2 * (NUM_LESSONS + num_probes)))
+    turns = [_Turn("B", _prompt(next(numbers), SECRETS[0]), is_timed=False)]  # the first prompt of all is slow
+
+    def learn() -> None:
+        prompt = _prompt(next(numbers), dice.choice(SECRETS))
+        turns.extend(_Turn("B", prompt, is_lesson=True, is_again=again) for again in (False, True))
+
+    for _ in range(NUM_LESSONS):
+        learn()
+    rights = [index < num_probes // 2 for index in range(num_probes)]
+    dice.shuffle(rights)
+    for index, is_right in enumerate(rights):
+        if index and index % GUESSES_PER_LESSON == 0:
+            learn()
+        number, secret = next(numbers), dice.choice(SECRETS)
+        guess = secret if is_right else dice.choice([other for other in SECRETS if other != secret])
+        turns.append(_Turn("A", _prompt(number, secret), is_timed=False))
+        turns.append(_Turn("B", _prompt(number, guess), is_secret=is_right))
+    return turns
+
+
+def _prompt(number: int, secret: str) -> str:
+    return _PROMPT.format(number=number, secret=secret)

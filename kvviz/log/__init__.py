@@ -1,0 +1,4 @@
+"""The event log and what folds it: recordings, frames, the world, the slot ledger and the digest.
+
+May import: config, errors, events, messages.
+"""

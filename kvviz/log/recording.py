@@ -1,0 +1,451 @@
+"""A recording: the log verbatim, with its header and frames, in one zip. Format in docs/wire.md ("Recording").
+
+Reading trusts nothing: sizes are bounded before anything is unpacked, arrays are never pickles, names are a fixed list.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, Field, ValidationError
+
+from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
+from kvviz.errors import KvvizError, MissingError, RecordingError
+from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
+from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
+from kvviz.messages import fault_in_words
+
+#: Limits of what is read, in bytes unless they say otherwise.
+MAX_FILE_BYTES = 512 * 2**20
+MAX_EVENTS_BYTES = 256 * 2**20
+MAX_HEADER_BYTES = 4 * 2**20
+MAX_MEMBER_BYTES = 256 * 2**20
+MAX_MEMBERS = 200_000
+MAX_RECORDS = 2_000_000
+MAX_RECORD_BYTES = 16 * 2**20
+MAX_LAYERS = 4_096
+MAX_LANES = 8
+
+#: Step, request (absent in files of versions that computed one request a step) and name of an array.
+_FRAME = re.compile(r"frames/([0-9]{1,9})(?:-([0-9]{1,16}))?\.([a-z_]{1,20})\.npy\Z")
+_KNOWN_TYPES = {event.__dataclass_fields__["type"].default for event in EVENT_TYPES}
+
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class _Layer(BaseModel):
+    key_shape: tuple[_Count, _Count] = (0, 0)
+    value_shape: tuple[_Count, _Count] = (0, 0)
+
+
+class _Model(BaseModel):
+    num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+    layers: Annotated[list[_Layer], Field(max_length=MAX_LAYERS)]
+
+
+class _Pool(BaseModel):
+    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)]
+    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
+    bytes_per_token: _Count
+
+
+class _Lane(BaseModel):
+    index: _Count
+    name: str
+    spec: str
+    title: str
+    family: str
+    about: str
+    exact: bool
+    options: dict[str, int]
+    bytes_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Header(BaseModel):
+    """What a reader needs of a header."""
+
+    model: _Model
+    pool: _Pool
+    lanes: Annotated[list[_Lane], Field(max_length=MAX_LANES)] = []
+    lane: _Lane | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One `kv_written` as a reader of entries needs it."""
+
+    step: int
+    request_id: int
+    start: int
+    count: int
+
+
+class Recording(FrameSource):
+    """An opened recording. `header`, `lines` (one JSON record each), and frames on request.
+
+    `lanes`: of a comparison, the logs of the lanes after the first. `num_unknown` events are of types that this version
+    does not know; they are kept in `lines` and skipped by folds.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, prefix: str = "") -> None:
+        self._archive = archive
+        self._prefix = prefix
+        self._members: dict[str, set[str]] = {}  # array names by stem: STEP-REQUEST, or STEP in old files
+        self._check_members()
+        self.header, self._needed = self._read_header()
+        self.lines: list[bytes] = []
+        self.num_unknown = 0
+        self.num_steps = 0
+        self._writes: dict[int, _Written] = {}
+        self._steps_of: dict[int, list[int]] = {}
+        self._chunks: dict[int, dict[int, tuple[int, int]]] = {}  # by step and request: start, new tokens
+        self._num_tokens: dict[int, int] = {}
+        self._read_events()
+        self.lanes: list[Recording] = []
+        if not prefix:
+            self._read_lanes()
+
+    @classmethod
+    def open(cls, source: Path | str | bytes | BinaryIO) -> Recording:
+        """Open a file, its bytes or a seekable stream. Raises `RecordingError` in one sentence."""
+        stream: Any = io.BytesIO(source) if isinstance(source, bytes) else source
+        try:
+            size = stream.seek(0, io.SEEK_END) if hasattr(stream, "seek") else Path(stream).stat().st_size
+            if size > MAX_FILE_BYTES:
+                raise RecordingError(
+                    f"The recording has {size:,} B; at most {MAX_FILE_BYTES:,} B are read.", code="too_large"
+                )
+            archive = zipfile.ZipFile(stream)
+        except FileNotFoundError as error:
+            raise RecordingError(f"There is no file {stream!s}; check the name.", code="no_file") from error
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
+            raise RecordingError(
+                "This is not a kvviz recording: a zip file was expected (a .kvviz made by kvviz), but it is broken or "
+                "of another kind.",
+            ) from error
+        try:
+            return cls(archive)
+        except BaseException:
+            archive.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._archive.close()
+
+    def records(self) -> Iterator[list[Any]]:
+        """Records `[seq, t_us, event]` in order."""
+        return (orjson.loads(line) for line in self.lines)
+
+    def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
+        """The frame of a request in a step, read from the file; None: of the first in its batch."""
+        chunks = self._chunks.get(step)
+        if not chunks:
+            raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
+        if request_id is None:
+            request_id = next(iter(chunks))
+        elif request_id not in chunks:
+            raise not_in_step(step, request_id, chunks)
+        stem = self._stem(step, request_id)
+        if not {"heads", "heads_scale"} <= self._members.get(stem, set()):
+            raise MissingError(
+                f"This recording holds no frame of request {request_id} in step {step}.", code="no_such_step"
+            )
+        start, num_new = chunks[request_id]
+        heads = self._array(stem, "heads", np.uint8, (self._num_layers, None, start + num_new))
+        key_norm, value_norm = self._norms_of(stem, start, num_new)
+        return StepFrame(
+            step=step,
+            request_id=request_id,
+            start=start,
+            num_new=num_new,
+            num_tokens=start + num_new,
+            heads=heads,
+            heads_scale=self._array(stem, "heads_scale", np.float32, heads.shape[:2]),
+            key_norm=key_norm,
+            value_norm=value_norm,
+        )
+
+    def norms(self, request_id: int) -> list[Norms]:
+        """Norms of a request, from all its frames."""
+        found = []
+        for step in self._steps_of.get(request_id, ()):
+            start, num_new = self._chunks[step][request_id]
+            stem = self._stem(step, request_id)
+            if {"key_norm", "value_norm"} <= self._members.get(stem, set()):
+                key, value = self._norms_of(stem, start, num_new)
+                found.append(Norms(start + num_new - key.shape[1], key, value))
+        return found
+
+    def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
+        """K and V [heads, dim] as they were written, to 8 bits, wherever their block has been moved or copied since."""
+        written = self._writes.get(write_seq)
+        if written is None or written.request_id != request_id or not 0 <= position - written.start < written.count:
+            raise MissingError(
+                f"No entry at position {position} was written by record {write_seq}.", code="no_such_entry"
+            )
+        layers = self._needed.model.layers
+        stem = self._stem(written.step, request_id)
+        if not 0 <= layer < len(layers) or not {"keys", "values"} <= self._members.get(stem, set()):
+            raise MissingError("This recording holds no K and V of that entry.", code="not_captured")
+        vectors = []
+        for name, shape in (("keys", layers[layer].key_shape), ("values", layers[layer].value_shape)):
+            stored = self._array(stem, name, np.uint8, (self._num_layers, written.count, None))
+            scale = self._array(stem, f"{name}_scale", np.float32, stored.shape[:2])
+            width = math.prod(shape)
+            if layer >= self._num_layers or width > stored.shape[2]:
+                raise MissingError("This recording's K and V do not fit its header.", code="damaged")
+            at = layer, position - written.start
+            vectors.append((stored[at][:width].reshape(shape).astype(np.float32) - 128) * scale[at])
+        return vectors[0], vectors[1]
+
+    def _read_lanes(self) -> None:
+        """The lanes after the first. All logs together are as long as one may be."""
+        if [lane.index for lane in self._needed.lanes] != list(range(len(self._needed.lanes))):
+            raise RecordingError(
+                "header.json in the recording lists lanes whose index is not their place; the file is damaged."
+            )
+        for index in range(1, len(self._needed.lanes)):
+            self.lanes.append(Recording(self._archive, f"lanes/{index}/"))
+            logs = [recording.lines for recording in (self, *self.lanes)]
+            num_bytes = sum(len(line) for lines in logs for line in lines)
+            if sum(map(len, logs)) > MAX_RECORDS or num_bytes > MAX_EVENTS_BYTES:
+                raise RecordingError(
+                    f"The lanes of the recording have more than {MAX_RECORDS:,} records or {MAX_EVENTS_BYTES:,} B of "
+                    "them; no more are read.",
+                    code="too_large",
+                )
+
+    @property
+    def _num_layers(self) -> int:
+        return self._needed.model.num_layers
+
+    def _stem(self, step: int, request_id: int) -> str:
+        """What the members of a frame begin with; an old file has one frame a step, so its step must have one chunk."""
+        stem, old = f"{step}-{request_id}", f"{step}"
+        is_old = stem not in self._members and old in self._members and len(self._chunks.get(step, ())) == 1
+        return old if is_old else stem
+
+    def _check_members(self) -> None:
+        infos = self._archive.infolist()
+        if len(infos) > MAX_MEMBERS:
+            raise RecordingError(f"The recording has {len(infos):,} members; at most {MAX_MEMBERS:,} are read.")
+        for info in infos:
+            if match := _FRAME.match(info.filename.removeprefix(self._prefix)):
+                stem = f"{int(match[1])}" + (f"-{int(match[2])}" if match[2] else "")
+                self._members.setdefault(stem, set()).add(match[3])
+
+    @contextmanager
+    def _member(self, name: str, limit: int) -> Iterator[BinaryIO]:
+        """A member to read from; what is wrong with it becomes a `RecordingError`, also while it is read."""
+        name = f"{self._prefix}{name}"
+        try:
+            info = self._archive.getinfo(name)
+        except KeyError as error:
+            raise RecordingError(f"The recording has no {name}; it is incomplete or not made by kvviz.") from error
+        if info.file_size > limit:
+            raise RecordingError(
+                f"{name} in the recording has {info.file_size:,} B; at most {limit:,} B are read.", code="too_large"
+            )
+        try:
+            with self._archive.open(info) as member, io.BufferedReader(member, 2**18) as reader:  # type: ignore[type-var]
+                yield reader
+        except KvvizError:
+            raise
+        except Exception as error:  # zlib.error, lzma.LZMAError: each decompressor has its own
+            raise RecordingError(f"{name} in the recording cannot be unpacked: the file is damaged.") from error
+
+    def _read_header(self) -> tuple[dict[str, Any], _Header]:
+        with self._member("header.json", MAX_HEADER_BYTES) as member:
+            text = member.read()
+        try:
+            header = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise RecordingError("header.json in the recording is not JSON; the file is damaged.") from error
+        version = header.get("format") if isinstance(header, dict) else None
+        if not isinstance(version, int):
+            raise RecordingError("header.json in the recording names no format; it was not made by kvviz.")
+        if version > FORMAT_VERSION:
+            raise RecordingError(
+                f"The recording has format {version} and this kvviz reads up to {FORMAT_VERSION}; install a newer one.",
+                code="newer_format",
+            )
+        try:
+            return header, _Header.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise RecordingError(
+                f"header.json in the recording has a wrong {where} ({fault_in_words(first)}); the file is damaged."
+            ) from error
+
+    def _read_events(self) -> None:
+        step = 0
+        with self._member("events.ndjson", MAX_EVENTS_BYTES) as member:
+            for number, line in enumerate(iter(lambda: member.readline(MAX_RECORD_BYTES + 1), b"")):
+                if number >= MAX_RECORDS or len(line) > MAX_RECORD_BYTES:
+                    raise RecordingError(f"Record {number} of the recording is beyond what is read.", code="too_large")
+                line = line.rstrip(b"\r\n")
+                event = _check_record(number, line)
+                self.lines.append(line)
+                match event["type"]:
+                    case "step_started":
+                        step = event["step"]
+                        self.num_steps += 1
+                    case "request_added":
+                        self._num_tokens[event["request_id"]] = len(event["token_ids"])
+                    case "token_sampled":
+                        request_id = event["request_id"]
+                        self._num_tokens[request_id] = self._num_tokens.get(request_id, 0) + 1
+                    case "kv_written":
+                        self._note_write(number, step, event)
+                    case kind if kind not in _KNOWN_TYPES:
+                        self.num_unknown += 1
+
+    def _note_write(self, seq: int, step: int, event: Mapping[str, Any]) -> None:
+        """Remember where entries were written, unless the positions are none that the request has."""
+        request_id, positions = event["request_id"], event["positions"]
+        num_tokens = self._num_tokens.get(request_id, 0)
+        if not positions or positions[0] < 0 or positions[-1] >= num_tokens:
+            return
+        if positions != list(range(positions[0], positions[0] + len(positions))):
+            return
+        self._writes[seq] = _Written(step, request_id, positions[0], len(positions))
+        chunks = self._chunks.setdefault(step, {})
+        if request_id not in chunks:
+            chunks[request_id] = positions[0], len(positions)
+            self._steps_of.setdefault(request_id, []).append(step)
+
+    def _norms_of(self, stem: str, start: int, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+        """Norms f16 [L, k] of the entries up to the frame's last; NaN where the file has none."""
+        if not {"key_norm", "value_norm"} <= self._members.get(stem, set()):
+            nothing = np.full((self._num_layers, num_new), np.nan, np.float16)
+            return nothing, nothing
+        key = self._array(stem, "key_norm", np.float16, (self._num_layers, None))
+        value = self._array(stem, "value_norm", np.float16, key.shape)
+        if not num_new <= key.shape[1] <= start + num_new:
+            raise _damaged(f"frames/{stem}.key_norm.npy")
+        return key, value
+
+    def _array(self, stem: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+        """One array member of that shape (None: any size but 0); its claimed size must be the size it has."""
+        member = f"frames/{stem}.{name}.npy"
+        with self._member(member, MAX_MEMBER_BYTES) as reader:
+            data = io.BytesIO(reader.read())
+        try:
+            version = np.lib.format.read_magic(data)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            has, fortran, claimed = read(data)
+            rest = data.getbuffer()[data.tell() :]
+            fits = len(has) == len(shape) and all(
+                h == w or (w is None and h > 0) for h, w in zip(has, shape, strict=True)
+            )
+            if fortran or claimed != np.dtype(dtype) or not fits or math.prod(has) * claimed.itemsize != len(rest):
+                raise ValueError("not the array that was expected")
+            array = np.frombuffer(rest, claimed).reshape(has)
+        except Exception as error:  # the header is a Python literal, and its parser has as many exceptions
+            raise _damaged(member) from error
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            raise _damaged(member)
+        return array
+
+
+def _check_record(number: int, line: bytes) -> dict[str, Any]:
+    """The event in a line, as JSON. Raises `RecordingError` when it is not the record of that number."""
+    try:
+        seq, t_us, found = orjson.loads(line)
+        event: dict[str, Any] = found
+        kind = event["type"]
+        if seq != number or not isinstance(t_us, int) or not isinstance(kind, str):
+            raise ValueError("a record is [seq, t_us, event]")
+        if kind in _KNOWN_TYPES:
+            parse_record(line)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise RecordingError(
+            f"Record {number} of the recording is not what kvviz writes; the file is damaged.", seq=number
+        ) from error
+    return event
+
+
+def _damaged(member: str) -> MissingError:
+    return MissingError(f"{member} in the recording is not an array as kvviz writes it.", code="damaged")
+
+
+#: Header, lines and frames of one log.
+LogParts = tuple[Mapping[str, Any], Iterable[bytes], Iterable[StepFrame]]
+
+
+def write_recording(
+    target: Path | str | BinaryIO,
+    header: Mapping[str, Any],
+    lines: Iterable[bytes],
+    frames: Iterable[StepFrame] = (),
+    lanes: Iterable[LogParts] = (),
+) -> None:
+    """Write a recording. A file appears whole or not at all. `capabilities` of the header follow from the frames.
+
+    `lanes`: of a comparison, the logs of the lanes after the first.
+    """
+    if isinstance(target, (str, Path)):
+        path = Path(target)
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            with partial.open("wb") as stream:
+                write_recording(stream, header, lines, frames, lanes)
+            partial.replace(path)
+        except BaseException as error:
+            partial.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
+            raise RecordingError(
+                f"{path} cannot be written ({error.strerror}); choose a folder that exists and is writable.",
+                code="no_file",
+            ) from error
+        return
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for index, (head, log, of_steps) in enumerate([(header, lines, frames), *lanes]):
+            _write_log(archive, f"lanes/{index}/" if index else "", head, log, of_steps)
+
+
+def _write_log(
+    archive: zipfile.ZipFile,
+    prefix: str,
+    header: Mapping[str, Any],
+    lines: Iterable[bytes],
+    frames: Iterable[StepFrame],
+) -> None:
+    """One log under that prefix."""
+    capabilities: set[str] = set()
+    _write(archive, f"{prefix}events.ndjson", b"".join(line + b"\n" for line in lines))
+    for frame in frames:
+        arrays = {
+            "heads": frame.heads,
+            "heads_scale": frame.heads_scale.astype(np.float32),
+            "key_norm": frame.key_norm,
+            "value_norm": frame.value_norm,
+            **frame.entries,
+        }
+        capabilities |= {"frames"} | ({"entries"} if frame.entries else set())
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+            _write(archive, f"{prefix}frames/{frame.step}-{frame.request_id}.{name}.npy", buffer.getvalue())
+    head = {**header, "source": "recording", "capabilities": sorted(capabilities)}
+    _write(archive, f"{prefix}header.json", orjson.dumps(head))
+
+
+def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """A member with a fixed date, so that equal content makes equal files."""
+    info = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data)

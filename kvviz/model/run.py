@@ -1,0 +1,343 @@
+"""A model session: tokenizer, engine, runner and frames around one log; what a live page or a recording is made of."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from kvviz.config import EngineConfig
+from kvviz.engine.engine import Engine
+from kvviz.engine.memory import PrefixMemory
+from kvviz.errors import RequestError
+from kvviz.events import (
+    FORMAT_VERSION,
+    Event,
+    MissMeasured,
+    PrefixLookedUp,
+    RequestAdded,
+    RequestFinished,
+    SamplingParams,
+    TokenSampled,
+)
+from kvviz.log.event_log import MAX_RECORDS, EventLog
+from kvviz.log.frames import FRAME_BUDGET, StepFrame
+from kvviz.log.slots import SlotLedger
+from kvviz.model.capture import LiveFrames
+from kvviz.model.forward import ModelRunner
+from kvviz.model.geometry import ModelGeometry
+from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.storage import Storage
+from kvviz.model.tokens import TokenizerText
+from kvviz.version import __version__
+
+#: Longest prompt, in characters, that is given to a tokenizer.
+MAX_PROMPT_CHARACTERS = 200_000
+#: Longest prompt, in tokens, that is computed a second time to measure a miss.
+MAX_MISS_TOKENS = 1_024
+#: Conversations that can still be continued.
+MAX_HISTORIES = 256
+#: Stands for the former answer while a chat template is rendered.
+_ANSWER = "kvviz\u2063answer"
+
+
+@dataclass(slots=True)
+class _History:
+    """All known tokens of a request, and whether it has ended."""
+
+    token_ids: list[int]
+    num_prompt_tokens: int
+    ended: bool = False
+    num_hit_tokens: int = 0
+
+
+class ModelRun:
+    """One engine run over an observed model. Not thread-safe, except `frames` and `log`, which any thread may read.
+
+    `lock`, when given, is held during each step, so that sessions sharing the weights take turns. `measure_misses`:
+    after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
+    pool of its own, and emit `miss_measured`. `storage` (None: as the model caches them) says how
+    entries are stored; `geometry` is what attention reads then. `num_settled` steps are over, frames included.
+    `on_event` receives every event after it is logged.
+    """
+
+    def __init__(
+        self,
+        observed: InstrumentedModel,
+        tokenizer: PreTrainedTokenizerBase | None,
+        config: EngineConfig | None = None,
+        *,
+        frame_budget: int = FRAME_BUDGET,
+        keep_entries: bool = False,
+        measure_misses: bool = True,
+        max_records: int = MAX_RECORDS,
+        lock: threading.Lock | None = None,
+        memory: PrefixMemory | None = None,
+        storage: Storage | None = None,
+        geometry: ModelGeometry | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.observed = observed
+        self.tokenizer = tokenizer
+        self.config = config or EngineConfig()
+        self.on_event = on_event
+        self.geometry = geometry or observed.geometry
+        self.measure_misses = measure_misses
+        self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
+        self._lock = lock or nullcontext()
+        self._ledger = SlotLedger(self.config.num_blocks, self.config.block_size)
+        self._unmeasured: list[int] = []
+        self.frames = LiveFrames(
+            self._ledger, lambda: self._runner.cache, budget=frame_budget, keep_entries=keep_entries
+        )
+        self.frames.log_id = self.log.log_id
+        self._runner = ModelRunner(
+            observed.door,
+            self.geometry,
+            self.config,
+            fingerprint=observed.fingerprint,
+            on_step=self.frames.capture,
+            storage=storage,
+        )
+        text = TokenizerText(tokenizer) if tokenizer is not None else None
+        self.engine = Engine(self.config, self._runner, self._emit, text, memory=memory)
+        self.num_settled = 0
+        self._histories: OrderedDict[int, _History] = OrderedDict()
+
+    @property
+    def capture(self) -> bool:
+        """Whether attention rows, queries and norms are kept."""
+        return self._runner.capture
+
+    @capture.setter
+    def capture(self, value: bool) -> None:
+        self._runner.capture = value
+
+    @property
+    def runner(self) -> ModelRunner:
+        """What computes its steps."""
+        return self._runner
+
+    def note(self, event: Event) -> int:
+        """Log an event that the engine did not emit; its seq."""
+        return self._emit(event)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return self.engine.has_work
+
+    def header(self) -> dict[str, Any]:
+        """The header of this run, see docs/wire.md."""
+        model, geometry, cache = self.observed.model, self.geometry, self._runner.cache
+        stored = geometry.stored_layers[0]
+        parameters = list(model.parameters())
+        check = self.observed.self_check
+        return {
+            "format": FORMAT_VERSION,
+            "kvviz": __version__,
+            "source": "live",
+            "title": self.observed.name,
+            "capabilities": ["commands", "entries", "frames", "triangle"],
+            "model": {
+                "name": self.observed.name,
+                "architecture": type(model).__name__,
+                "num_layers": len(geometry.layers),
+                "num_query_heads": stored.query_heads,
+                "num_kv_heads": stored.kv_heads,
+                "head_dim": stored.key_shape[1],
+                "vocab_size": int(model.config.get_text_config().vocab_size),
+                "max_positions": self._runner.max_positions,
+                "dtype": str(parameters[0].dtype).removeprefix("torch."),
+                "fingerprint": self.observed.fingerprint,
+                "num_parameters": sum(parameter.numel() for parameter in parameters),
+                "weight_bytes": sum(parameter.nbytes for parameter in parameters),
+                "has_template": bool(getattr(self.tokenizer, "chat_template", None)),
+                "layers": [
+                    {**layer, "bytes_per_token": round(cache.layer_bytes(layer["index"]))}
+                    for layer in geometry.describe_layers()
+                ],
+                "self_check": {
+                    "num_tokens": check.num_tokens,
+                    "max_difference": check.max_difference,
+                    "range": check.range,
+                },
+            },
+            "pool": {
+                "num_blocks": self.config.num_blocks,
+                "block_size": self.config.block_size,
+                "bytes_per_token": round(cache.bytes_per_token),
+                "bytes": cache.num_bytes,
+                "num_host_blocks": self.config.num_host_blocks,
+            },
+            "policies": {
+                "prefix_cache": self.config.prefix_cache,
+                "eviction": self.config.eviction,
+                "offload": self.config.offload,
+            },
+            "scheduler": {
+                "prefill_chunk": self.config.prefill_chunk,
+                "max_running": self.config.max_running,
+                "token_budget": self.config.budget,
+                "chunked_prefill": self.config.chunked_prefill,
+                "order": self.config.order,
+                "preemption": self.config.preemption,
+            },
+            "seed": self.config.seed,
+        }
+
+    def add_prompt(
+        self,
+        prompt: str,
+        *,
+        template: bool | None = None,
+        max_new_tokens: int = 64,
+        sampling: SamplingParams | None = None,
+        salt: str | None = None,
+        continues: int | None = None,
+        priority: int = 0,
+        num_samples: int = 1,
+    ) -> int:
+        """Tokenize a prompt and add it as a request; its id.
+
+        `template` None means: if the tokenizer has one. `continues`: resend that request's tokens, then this turn.
+        Raises `RequestError`.
+        """
+        if self.tokenizer is None:
+            raise RequestError(
+                "This session has no tokenizer; add token ids to its engine instead.", code="no_tokenizer"
+            )
+        if len(prompt) > MAX_PROMPT_CHARACTERS:
+            raise RequestError(
+                f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken.",
+                code="too_long",
+            )
+        if not prompt.strip():
+            raise RequestError("The prompt is empty; write at least one word.", code="empty_prompt")
+        has_template = bool(getattr(self.tokenizer, "chat_template", None))
+        template = has_template if template is None else template
+        if template and not has_template:
+            raise RequestError("This model has no chat template; turn the template off.", code="no_template")
+        token_ids = self._tokens(prompt, template, continues)
+        request_id = self.engine.add_request(
+            token_ids,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            stop_token_ids=self._stop_token_ids(),
+            salt=salt,
+            prompt=prompt,
+            template=template,
+            continues=continues,
+            priority=priority,
+            num_samples=num_samples,
+        )
+        return request_id
+
+    def step(self, only: Collection[int] | None = None) -> bool:
+        """One step of the engine, frames included; False when there is no work. `only`: see `Engine.step`."""
+        with self._lock:
+            worked = self.engine.step(only)
+            self.frames.settle()
+            self.num_settled = self.engine.num_steps
+            if self.measure_misses:
+                self._measure_misses()
+        return worked
+
+    def run(self) -> None:
+        """Step until there is no work."""
+        while self.step():
+            pass
+
+    def recorded_frames(self) -> Iterable[StepFrame]:
+        """Kept frames of all steps and requests, for a recording."""
+        return self.frames.store.frames()
+
+    def _emit(self, event: Event) -> int:
+        seq = self.log.append(event)
+        self._ledger.apply(seq, event)
+        if isinstance(event, RequestAdded):
+            self._histories[event.request_id] = _History(list(event.token_ids), len(event.token_ids))
+            ended = [request_id for request_id, history in self._histories.items() if history.ended]
+            for request_id in ended[: max(0, len(self._histories) - MAX_HISTORIES)]:
+                del self._histories[request_id]
+        elif isinstance(event, PrefixLookedUp):
+            self._histories[event.request_id].num_hit_tokens = event.num_hit_tokens
+        elif isinstance(event, TokenSampled):
+            history = self._histories[event.request_id]
+            history.token_ids.append(event.token_id)
+            if history.num_hit_tokens and event.position == history.num_prompt_tokens:
+                self._unmeasured.append(event.request_id)
+        elif isinstance(event, RequestFinished):
+            self._histories[event.request_id].ended = True
+        if self.on_event:
+            self.on_event(event)
+        return seq
+
+    def _tokens(self, prompt: str, template: bool, continues: int | None) -> list[int]:
+        """Token ids of a prompt, after the tokens of the request that it continues."""
+        assert self.tokenizer is not None
+        if continues is None:
+            if not template:
+                return list(self.tokenizer(prompt)["input_ids"])
+            return self._plain_ids(self._render([{"role": "user", "content": prompt}]))
+        history = self._histories.get(continues)
+        if history is None or not history.ended:
+            what = "is still running" if history else "is not known (any more)"
+            raise RequestError(f"Request {continues} {what}, so it cannot be continued.", code="no_request")
+        if not template:
+            return history.token_ids + self._plain_ids(prompt)
+        turns = [("user", "x"), ("assistant", _ANSWER), ("user", prompt)]
+        rendered = self._render([{"role": role, "content": content} for role, content in turns])
+        follow = self._plain_ids(rendered.rpartition(_ANSWER)[2] if _ANSWER not in prompt else rendered)
+        if follow and follow[0] in self._stop_token_ids() and history.token_ids[-1] == follow[0]:
+            follow = follow[1:]
+        return history.token_ids + follow
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        assert self.tokenizer is not None
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    def _plain_ids(self, text: str) -> list[int]:
+        assert self.tokenizer is not None
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _stop_token_ids(self) -> Sequence[int]:
+        """End tokens of the model, or else of its tokenizer."""
+        generation = getattr(self.observed.model, "generation_config", None)
+        stop = getattr(generation, "eos_token_id", None)
+        if stop is None:
+            stop = getattr(self.tokenizer, "eos_token_id", None)
+        return () if stop is None else tuple(stop) if isinstance(stop, list | tuple) else (stop,)
+
+    def _measure_misses(self) -> None:
+        """Compute the prompts of requests that hit once more, without a hit, in a pool of their own."""
+        while self._unmeasured:
+            request_id = self._unmeasured.pop()
+            history = self._histories[request_id]
+            token_ids = history.token_ids[: history.num_prompt_tokens]
+            request = next((r for r in self.engine.scheduler.running if r.request_id == request_id), None)
+            if request is None or len(token_ids) > MAX_MISS_TOKENS:
+                continue
+            size = self.config.block_size
+            config = replace(self.config, num_blocks=-(-len(token_ids) // size) + 1)
+            observed = self.observed
+            runner = ModelRunner(observed.door, observed.geometry, config, fingerprint=observed.fingerprint)
+            runner.capture = self.capture
+            engine = Engine(config, runner, lambda event: None)
+            engine.add_request(token_ids, max_new_tokens=1, salt=f"miss {request_id}")
+            missed = engine.scheduler.waiting[0]
+            while engine.step():
+                pass
+            self._emit(
+                MissMeasured(
+                    request_id=request_id,
+                    num_tokens=len(token_ids),
+                    first_token_us=missed.first_token_us,
+                    hit_first_token_us=request.first_token_us,
+                )
+            )

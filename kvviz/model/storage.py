@@ -1,0 +1,66 @@
+"""The form in which a runner keeps entries: by which codec, what it forgets, and how its pool comes to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kvviz.config import EngineConfig
+from kvviz.model.codecs import Codec, Rotated
+from kvviz.model.encoded_cache import EncodedCache
+from kvviz.model.forgetting import Policy
+from kvviz.model.forgetting_mask import KeptEntries
+from kvviz.model.geometry import ModelGeometry
+from kvviz.model.paged_cache import PagedCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """`codec` is prepared, None stores entries as they come; `policy` None forgets nothing; `rotation`: for a policy
+    that re-indexes positions. `growing`: the pool grows by concatenation instead of being there from the start.
+
+    `base`: the geometry of what the model hands over, where the codec makes something else of it.
+    """
+
+    codec: Codec | None = None
+    policy: Policy | None = None
+    rotation: Rotated | None = None
+    growing: bool = False
+    base: ModelGeometry | None = None
+
+    @property
+    def window(self) -> int | None:
+        """The window that no layer exceeds, when the policy is one."""
+        return self.policy.window_size if self.policy else None
+
+    @property
+    def codec_key(self) -> str:
+        """What tells its entries from others in a prefix cache."""
+        if self.codec is None:
+            return "none"
+        return ",".join([self.codec.name, *(f"{name}={value}" for name, value in self.codec.chosen.items())])
+
+    def cache(
+        self, geometry: ModelGeometry, config: EngineConfig, dtype: torch.dtype, device: torch.device
+    ) -> PagedCache:
+        """An empty cache of this form."""
+        sizes = config.num_blocks, config.block_size
+        if self.codec is None:
+            return PagedCache(geometry, *sizes, dtype, device, num_host_blocks=config.num_host_blocks)
+        return EncodedCache(
+            geometry,
+            self.codec,
+            *sizes,
+            dtype,
+            device,
+            num_host_blocks=config.num_host_blocks,
+            growing=self.growing,
+            base=self.base,
+        )
+
+    def kept(self, block_size: int) -> KeptEntries | None:
+        """What remembers which entries are kept, when some are forgotten one by one."""
+        if self.policy is None or self.policy.window_size is not None:
+            return None
+        return KeptEntries(self.policy, block_size, self.rotation)

@@ -1,0 +1,296 @@
+"""Sessions: which logs can be watched, who watches them, when they end, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kvviz.errors import KvvizError, MissingError, RequestError
+from kvviz.sessions.limits import Limits
+from kvviz.sessions.session import Session
+from kvviz.sources.controls import AddRequest, Pause, RunSettings
+from kvviz.sources.lane_source import LaneSource
+from kvviz.sources.library import Entry, Library
+from kvviz.sources.live import LiveSource
+from kvviz.sources.live_model import OpenModel
+from kvviz.sources.loader import Load, Loader, LoadStatus
+from kvviz.sources.recorded import RecordedSource
+from kvviz.sources.source import PlayState
+from kvviz.sources.turns import Turns
+
+#: Id of the live session that all tabs of `/` share.
+LIVE_ID = "live"
+#: What follows the dot in the id of a lane; each lane has one id.
+_LANE_NUMBER = re.compile(r"[1-9][0-9]?\Z")
+
+
+class Sessions:
+    """All sessions of a server. Everything but the constructor runs on one event loop.
+
+    With `load`, a model is loaded in the background, and the default session is the first recording until the live one
+    is ready. `first_prompt` is already waiting in every new live session, so that its first step is a prefill.
+    """
+
+    def __init__(
+        self, library: Library, limits: Limits, load: Load | None = None, first_prompt: AddRequest | None = None
+    ) -> None:
+        self.limits = limits
+        self.library = library
+        self.num_clients = 0
+        self.model_status = LoadStatus()
+        self.on_model_status: Callable[[LoadStatus], None] = lambda status: None
+        self._first_prompt = first_prompt
+        self._sessions: dict[str, Session] = {}
+        self._live_id: str | None = None
+        self._open_model: OpenModel | None = None
+        self._turns = Turns()
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._arrival = asyncio.Event()
+        self._loader = Loader(load, self._on_model, self._on_status) if load else None
+        self._tasks: list[asyncio.Task[None]] = []
+        if self._loader:
+            self.model_status = self._loader.status
+
+    async def start(self) -> None:
+        """Begin to load the model and to close what is idle."""
+        self._loop = asyncio.get_running_loop()
+        self._tasks = [asyncio.create_task(self._tidy_up()), asyncio.create_task(self._open_first())]
+        if self._loader:
+            self._loader.start()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
+        self._sessions.clear()
+        self.library.close()
+
+    @property
+    def live_id(self) -> str | None:
+        """Id of the default live session, None until the model is ready."""
+        return self._live_id
+
+    def status(self, session: Session | None) -> dict[str, Any]:
+        """The `status` message for those who watch `session`, or for somebody who watches none."""
+        return {
+            "type": "status",
+            "play": (session.source.play if session else PlayState()).as_json(),
+            "model": {**asdict(self.model_status), "live_session_id": self._live_id},
+            "clients": session.num_clients if session else self.num_clients,
+        }
+
+    async def find(self, session_id: str | None) -> Session | None:
+        """The session of that id, opened when it is a recording; None: the default one.
+
+        The answer None: wait, the model is loading (and, for the default session, there is no recording). Raises
+        `MissingError` when the id is not known and `RequestError` when there is no room.
+        """
+        if session_id is None:
+            entries = self.library.entries
+            session_id = self._live_id or (entries[0].recording_id if entries else None)
+            if session_id is None:
+                return None
+        if session_id in self._sessions:
+            return self._sessions[session_id]
+        whole_id, dot, number = session_id.rpartition(".")
+        if dot and _LANE_NUMBER.match(number):
+            return await self._find_lane(session_id, whole_id, int(number))
+        if session_id == LIVE_ID and self.model_status.state in ("fetching", "converting", "loading", "ready"):
+            return None
+        entry = self.library.get(session_id)
+        if entry is None:
+            raise MissingError(
+                f"There is no session {session_id[:80]!r} (any more); leave 'session' out for the default one.",
+                code="no_such_session",
+            )
+        return await self._open_recording(entry)
+
+    async def _find_lane(self, session_id: str, whole_id: str, index: int) -> Session | None:
+        """A lane of the comparison that a session runs, as a session of its own."""
+        whole = await self.find(whole_id)
+        if whole is None:
+            return None
+        if not isinstance(whole.source, LiveSource | RecordedSource) or index > len(whole.source.lanes):
+            raise MissingError(
+                f"Session {whole_id[:80]!r} runs no comparison with a lane {index}; leave the number out.",
+                code="no_such_session",
+            )
+        if session_id not in self._sessions:  # somebody else may have opened it while the comparison was opened
+            session = self._sessions[session_id] = Session(session_id, LaneSource(whole.source, index), self._loop)
+            whole.follow(session.notify)
+        return self._sessions[session_id]
+
+    @property
+    def arrival(self) -> asyncio.Event:
+        """Set when the model's status has changed next, and so perhaps what `find` answers."""
+        return self._arrival
+
+    async def list_recordings(self) -> list[dict[str, Any]]:
+        """What is on offer; files that cannot be read are left out."""
+        listed = []
+        for entry in self.library.entries:
+            with contextlib.suppress(KvvizError, OSError):
+                listed.append(await self._describe(entry))
+        return listed
+
+    async def add_recording(self, path: Path) -> dict[str, Any]:
+        """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
+        await self._make_room_for_upload(path.stat().st_size)
+        entry = self.library.add(path)
+        try:
+            await self._open_recording(entry)
+        except BaseException:
+            self.library.remove(entry.recording_id)
+            raise
+        return await self._describe(entry)
+
+    async def _describe(self, entry: Entry) -> dict[str, Any]:
+        summary = await asyncio.to_thread(self.library.summary, entry)
+        return {
+            "id": entry.recording_id,
+            "title": summary.title,
+            "num_steps": summary.num_steps,
+            "bytes": summary.num_bytes,
+            "session_id": entry.recording_id,
+        }
+
+    async def _open_recording(self, entry: Entry) -> Session:
+        lock = self._opening.setdefault(entry.recording_id, asyncio.Lock())
+        async with lock:
+            if entry.recording_id not in self._sessions:
+                await self._make_room("recording", self.limits.max_recordings, 0.0)
+                source = await asyncio.to_thread(RecordedSource, entry.path)
+                self.library.note(entry, source.summary)
+                self._sessions[entry.recording_id] = Session(entry.recording_id, source, self._loop)
+            return self._sessions[entry.recording_id]
+
+    async def create_live(self) -> Session:
+        """A live session of one's own. Raises `RequestError` while there is no model, or no room."""
+        if self._open_model is None:
+            raise RequestError(
+                f"A session of one's own needs the model. {self.model_status.message or 'This server loads none.'}",
+                code="model_not_ready",
+            )
+        await self._make_room("live", self.limits.max_live_sessions, self.limits.replaceable_s)
+        source = await asyncio.to_thread(self._open_live, self._open_model)
+        session = Session(f"s-{secrets.token_urlsafe(9)}", source, self._loop)
+        self._sessions[session.session_id] = session
+        return session
+
+    async def _make_room(self, kind: str, limit: int, unwatched_s: float) -> None:
+        alike = [
+            session
+            for session in self._sessions.values()
+            if session.source.kind == kind and not isinstance(session.source, LaneSource)
+        ]
+        if len(alike) < limit:
+            return
+        now = time.monotonic()
+        spare = [
+            session
+            for session in alike
+            if not self._num_clients_of(session)
+            and session.session_id != self._live_id
+            and now - self._unwatched_since_s(session) >= unwatched_s
+        ]
+        if not spare:
+            raise RequestError(
+                f"{len(alike)} {kind} sessions are open, which is the limit; close the page of one and wait a minute.",
+                code="too_many_sessions",
+                limit=limit,
+            )
+        await self._end(min(spare, key=self._unwatched_since_s))
+
+    async def _make_room_for_upload(self, num_bytes: int) -> None:
+        """Drop the oldest uploads that nobody watches until there is room for one more of that size."""
+        limits = self.limits
+        uploads = [entry for entry in self.library.entries if entry.uploaded]
+        sizes = {entry.recording_id: self.library.num_bytes(entry) for entry in uploads}
+        for entry in uploads:
+            if len(sizes) < limits.max_recordings and sum(sizes.values()) + num_bytes <= limits.max_uploads_bytes:
+                return
+            session = self._sessions.get(entry.recording_id)
+            if session is None or not self._num_clients_of(session):
+                if session is not None:
+                    await self._end(session)
+                self.library.remove(entry.recording_id)
+                del sizes[entry.recording_id]
+        if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
+            raise RequestError(
+                f"{len(sizes)} uploaded recordings of {sum(sizes.values()):,} B are being watched and leave no room; "
+                "close the page of one.",
+                code="too_many_sessions",
+                limit=limits.max_recordings,
+            )
+
+    def _lanes_of(self, session: Session) -> list[Session]:
+        """The lanes of a comparison that have been opened as sessions."""
+        return [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
+
+    def _num_clients_of(self, session: Session) -> int:
+        """Who watches a session or one of its lanes."""
+        return sum(one.num_clients for one in (session, *self._lanes_of(session)))
+
+    def _unwatched_since_s(self, session: Session) -> float:
+        """Since when nobody has watched it or one of its lanes."""
+        return max(one.unwatched_since_s for one in (session, *self._lanes_of(session)))
+
+    async def _end(self, session: Session) -> None:
+        self._sessions.pop(session.session_id, None)
+        for lane in self._lanes_of(session):
+            await self._end(lane)
+        await session.close()
+
+    def _open_live(self, open_model: OpenModel) -> LiveSource:
+        source = LiveSource(open_model, self._turns, RunSettings())
+        if self._first_prompt:
+            with contextlib.suppress(KvvizError):  # without a tokenizer, say, the log begins empty
+                source.execute(self._first_prompt).result()
+        return source
+
+    def _on_model(self, open_model: OpenModel) -> None:
+        """In the loader's thread: the model is here, so make the default live session."""
+        source = self._open_live(open_model)
+        self._loop.call_soon_threadsafe(self._adopt, open_model, source)
+
+    def _adopt(self, open_model: OpenModel, source: LiveSource) -> None:
+        self._open_model = open_model
+        self._live_id = LIVE_ID
+        self._sessions[self._live_id] = Session(self._live_id, source, self._loop)
+
+    def _on_status(self, status: LoadStatus) -> None:
+        self.on_model_status(status)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._show_status, status)
+
+    def _show_status(self, status: LoadStatus) -> None:
+        self.model_status = status
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+        for session in self._sessions.values():
+            session.wake_all()
+
+    async def _open_first(self) -> None:
+        """Have the default recording open before somebody asks for it."""
+        with contextlib.suppress(KvvizError):
+            await self.find(None)
+
+    async def _tidy_up(self) -> None:
+        while True:
+            await asyncio.sleep(min(30.0, self.limits.idle_s / 2))
+            now = time.monotonic()
+            for session in list(self._sessions.values()):
+                if self._num_clients_of(session) or now - self._unwatched_since_s(session) < self.limits.idle_s:
+                    continue
+                if session.session_id == self._live_id:
+                    session.source.execute(Pause(command="pause"))
+                else:
+                    await self._end(session)

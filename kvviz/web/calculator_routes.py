@@ -1,0 +1,192 @@
+"""The arithmetic of `kvviz.calculator` over HTTP: `api/bandwidth`, and the calculator of docs/memory.md."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import Response
+
+from kvviz.calculator import Settings, Subject, calculate, listing, parse_config
+from kvviz.calculator.bandwidth import Reads, bandwidth_series
+from kvviz.calculator.calculator import MAX_MODELS
+from kvviz.calculator.cards import CARDS, Card, find_card
+from kvviz.calculator.fields import MAX_CONFIG_BYTES
+from kvviz.calculator.models import BANDWIDTH_DTYPES, BIG_MODELS
+from kvviz.calculator.settings import MAX_BATCH
+from kvviz.calculator.subject import MAX_PARAMETERS
+from kvviz.errors import ConfigError, RequestError
+from kvviz.messages import clipped, fault_in_words
+from kvviz.sessions.registry import Sessions
+from kvviz.sessions.session import Session
+from kvviz.web.replies import json_response
+
+#: Id of the card that is the machine of a live session, measured when it is first asked for.
+HERE = "here"
+MAX_ID_LENGTH = 80
+#: Of a question to the calculator: some configs and the settings.
+MAX_BODY_BYTES = MAX_MODELS * MAX_CONFIG_BYTES
+#: How pydantic calls one of the two ways to write a config.
+_CONFIG_TYPE = "dict[str,any]"
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class AskedModel(BaseModel):
+    """One model of a question: its id in the list, its config (an object, or the text of the file), or numbers."""
+
+    model_config = _STRICT
+
+    model: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    config: dict[str, Any] | str | None = None
+    geometry: dict[str, Any] | None = None
+    name: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    num_parameters: Annotated[int, Field(ge=1, le=MAX_PARAMETERS)] | None = None
+
+    def subject(self) -> Subject:
+        """The model itself. Raises `ConfigError` and `ModelError`."""
+        if sum(way is not None for way in (self.model, self.config, self.geometry)) != 1:
+            raise RequestError("Each model is given by one of model, config and geometry; give exactly one of them.")
+        if self.model is not None:
+            return Subject.listed(self.model)
+        if self.geometry is not None:
+            return Subject.typed(self.geometry, name=self.name, num_parameters=self.num_parameters)
+        config = parse_config(self.config) if isinstance(self.config, str) else self.config or {}
+        return Subject.of_config(config, name=self.name, num_parameters=self.num_parameters)
+
+
+class Question(BaseModel):
+    """One to four models, and settings by their names in `kvviz.calculator.Settings`."""
+
+    model_config = _STRICT
+
+    models: Annotated[list[AskedModel], Field(min_length=1, max_length=MAX_MODELS)]
+    settings: dict[str, Any] = {}
+
+
+class _Machine:
+    """How fast this machine reads memory, measured once."""
+
+    def __init__(self) -> None:
+        self._bandwidth: float | None = None
+
+    async def card(self, session: Session) -> Card:
+        """This machine as a card without a limit of memory; measured between two steps of the session."""
+        if self._bandwidth is None:
+            self._bandwidth = await session.between_steps(_measure)
+        return Card(
+            card_id=HERE,
+            name="This machine",
+            memory_bytes=0,
+            bandwidth=self._bandwidth,
+            source="measured here: a matrix of 268 MB times a vector, the best of five",
+        )
+
+
+def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
+    """The routes of `kvviz.calculator`."""
+    machine = _Machine()
+
+    @router.api_route("/calculator", methods=["GET", "HEAD"])
+    async def choices() -> Response:
+        return json_response(listing())
+
+    @router.post("/calculator")
+    async def calculator(request: Request) -> Response:
+        question = await _question(request)
+        settings = _settings(question.settings)
+        return json_response(await asyncio.to_thread(_answer_of, question, settings))
+
+    @router.api_route("/bandwidth", methods=["GET", "HEAD"])
+    async def bandwidth(
+        card: Annotated[str, Query(max_length=MAX_ID_LENGTH)] = "h100",
+        dtype: Annotated[str, Query(max_length=MAX_ID_LENGTH)] = "bf16",
+        batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1,
+        session: Annotated[str | None, Query(max_length=MAX_ID_LENGTH)] = None,
+    ) -> Response:
+        found = await sessions.find(session) if session is not None else None
+        reads = [Reads.of_model(model, dtype) for model in BIG_MODELS]
+        own = Reads.of_header(found.source.run.header) if found is not None else None
+        is_live = found is not None and found.source.kind == "live"
+        if card != HERE:
+            chosen = find_card(card)
+        elif found is not None and is_live:
+            chosen = await machine.card(found)
+        else:
+            raise ConfigError(
+                "The card 'here' is the machine of a live session, but none was named; choose another card.",
+                setting="card",
+            )
+        return json_response(
+            {
+                "card": asdict(chosen),
+                "cards": [{"card_id": each.card_id, "name": each.name} for each in CARDS],
+                "can_measure": is_live,
+                "dtype": dtype,
+                "dtypes": list(BANDWIDTH_DTYPES),
+                "batch": batch,
+                "max_batch": MAX_BATCH,
+                "models": [_answer(each, batch, chosen) for each in ([own] if own else []) + reads],
+            }
+        )
+
+
+def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
+    return {
+        "model_id": reads.model_id,
+        "name": reads.name,
+        "source": reads.source,
+        "checked": reads.checked,
+        "stored_bytes": reads.stored_bytes,
+        "weight_bytes": reads.weight_bytes(batch),
+        "is_mixture": reads.expert_bytes > 0,
+        "bytes_per_token": reads.bytes_per_token,
+        "max_context": reads.max_context,
+        "crossing": reads.crossing(batch),
+        "capacity": reads.capacity(batch, card.memory_bytes) if card.memory_bytes else None,
+        "points": [asdict(point) for point in bandwidth_series(reads, batch, card.bandwidth)],
+    }
+
+
+async def _question(request: Request) -> Question:
+    """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
+    body, num_bytes = bytearray(), 0
+    async for chunk in request.stream():  # to its end, or the answer would not arrive
+        num_bytes += len(chunk)
+        if num_bytes <= MAX_BODY_BYTES:
+            body += chunk
+    if num_bytes > MAX_BODY_BYTES:
+        raise RequestError(
+            f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has {num_bytes:,}; send fewer or shorter "
+            "configs.",
+            code="too_large",
+        )
+    try:
+        return Question.model_validate(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        raise RequestError("The question is no JSON; send an object as docs/memory.md describes it.") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"] if part != _CONFIG_TYPE) or "question"
+        raise RequestError(f"{clipped(repr(place)[1:-1])}: {fault_in_words(fault)}; see docs/memory.md.") from None
+
+
+def _answer_of(question: Question, settings: Settings) -> dict[str, Any]:
+    return calculate([asked.subject() for asked in question.models], settings)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    unknown = next((name for name in given if name not in Settings.__dataclass_fields__), None)
+    if unknown is not None:
+        names = ", ".join(Settings.__dataclass_fields__)
+        raise RequestError(f"There is no setting {clipped(repr(unknown))}; the settings are {names}.")
+    return Settings(**given)
+
+
+def _measure() -> float:
+    from kvviz.experiments.timing import measure_read_bandwidth
+
+    return measure_read_bandwidth()

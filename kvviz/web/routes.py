@@ -1,0 +1,181 @@
+"""The HTTP API of docs/wire.md: status, recordings, and records and frames by range."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi import Path as PathParameter
+from fastapi.types import DecoratedCallable
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from kvviz.errors import MissingError, RecordingError
+from kvviz.log.frames import FrameSource
+from kvviz.sessions.registry import Sessions
+from kvviz.sessions.session import Session
+from kvviz.sources.controls import MAX_COLUMNS, MAX_ID
+from kvviz.web.calculator_routes import add_memory_routes
+from kvviz.web.replies import NO_STORE, json_response
+
+#: A whole number in the query, and one in the path.
+Number = Annotated[int, Query(ge=0, le=MAX_ID)]
+InPath = Annotated[int, PathParameter(ge=0, le=MAX_ID)]
+#: The request whose part of a step is asked for; None: the first of the step's batch.
+OfRequest = Annotated[int | None, Query(alias="request", ge=0, le=MAX_ID)]
+
+
+def api_routes(sessions: Sessions) -> APIRouter:
+    """All routes under `api/`."""
+    router = APIRouter(prefix="/api")
+    _add_recordings(router, sessions)
+    _add_records(router, sessions)
+    _add_frames(router, sessions)
+    add_memory_routes(router, sessions)
+
+    @_reads(router, "/status")
+    async def status() -> Response:
+        session = await sessions.find(None)
+        return json_response(sessions.status(session))
+
+    return router
+
+
+def _reads(router: APIRouter, path: str) -> Callable[[DecoratedCallable], DecoratedCallable]:
+    """A route that answers GET, and HEAD alike without the body, which the server leaves out."""
+    return router.api_route(path, methods=["GET", "HEAD"])
+
+
+def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
+    @_reads(router, "/recordings")
+    async def recordings() -> Response:
+        return json_response(await sessions.list_recordings())
+
+    @router.post("/recordings")
+    async def upload(request: Request) -> Response:
+        path = sessions.library.upload_path()
+        try:
+            await _receive_file(request, path, sessions.limits.max_upload_bytes)
+            return json_response(await sessions.add_recording(path), 201)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @_reads(router, "/sessions/{session_id}/recording")
+    async def download(session_id: str) -> Response:
+        session = await _session(sessions, session_id)
+        spare = sessions.library.upload_path()
+        path = await session.file(spare)
+        return FileResponse(
+            path,
+            media_type="application/zip",
+            filename=f"{_file_stem(session)}.kvviz",
+            headers=NO_STORE,
+            background=BackgroundTask(spare.unlink, missing_ok=True),
+        )
+
+
+def _add_records(router: APIRouter, sessions: Sessions) -> None:
+    @_reads(router, "/sessions/{session_id}/records")
+    async def records(session_id: str, log: str, after: Annotated[int, Query(ge=-1, le=MAX_ID)] = -1) -> Response:
+        run = (await _session(sessions, session_id)).source.run
+        if log != run.log.log_id:
+            raise MissingError("The session has begun another log since; connect again.", code="no_such_log")
+        encoded = run.log.encoded(after, sessions.limits.fetch_records)
+        if encoded and not encoded[0].startswith(b"[%d," % (after + 1)):
+            raise MissingError(f"The log no longer has record {after + 1}; connect again.", code="gone")
+        return Response(b"[" + b",".join(encoded) + b"]", headers=NO_STORE, media_type="application/json")
+
+
+def _add_frames(router: APIRouter, sessions: Sessions) -> None:
+    async def answer(session_id: str, make: Callable[[FrameSource], bytes], *, reads_pool: bool) -> Response:
+        session = await _session(sessions, session_id)
+        frames = session.source.run.frames
+        data = await (session.between_steps if reads_pool else session.read)(lambda: make(frames))
+        return Response(data, headers=NO_STORE, media_type="application/octet-stream")
+
+    @_reads(router, "/sessions/{session_id}/frames/{step}")
+    async def step_frame(
+        session_id: str,
+        step: InPath,
+        layer: Number = 0,
+        columns: Annotated[int, Query(ge=1, le=MAX_COLUMNS)] = 512,
+        request_id: OfRequest = None,
+    ) -> Response:
+        return await answer(
+            session_id, lambda frames: frames.pack_step(step, layer, columns, request_id), reads_pool=False
+        )
+
+    @_reads(router, "/sessions/{session_id}/norms/{request_id}")
+    async def norms(session_id: str, request_id: InPath) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_norms(request_id), reads_pool=False)
+
+    @_reads(router, "/sessions/{session_id}/heads/{step}")
+    async def heads(session_id: str, step: InPath, layer: Number = 0, request_id: OfRequest = None) -> Response:
+        return await answer(session_id, lambda frames: frames.pack_heads(step, layer, request_id), reads_pool=False)
+
+    @_reads(router, "/sessions/{session_id}/entry")
+    async def entry(
+        session_id: str,
+        request_id: Annotated[int, Query(alias="request", ge=0, le=MAX_ID)],
+        position: Number,
+        layer: Number,
+        write_seq: Number,
+    ) -> Response:
+        return await answer(
+            session_id, lambda frames: frames.pack_entry(request_id, position, layer, write_seq), reads_pool=True
+        )
+
+    @_reads(router, "/sessions/{session_id}/triangle/{step}")
+    async def triangle(
+        session_id: str, step: InPath, layer: Number, head: Number, request_id: OfRequest = None
+    ) -> Response:
+        return await answer(
+            session_id,
+            lambda frames: frames.pack_triangle(step, layer, head, request_id=request_id),
+            reads_pool=True,
+        )
+
+    @_reads(router, "/sessions/{session_id}/scores/{step}")
+    async def scores(
+        session_id: str, step: InPath, layer: Number, position: Number, request_id: OfRequest = None
+    ) -> Response:
+        return await answer(
+            session_id, lambda frames: frames.pack_scores(step, layer, position, request_id), reads_pool=True
+        )
+
+
+async def _session(sessions: Sessions, session_id: str) -> Session:
+    session = await sessions.find(session_id)
+    if session is None:
+        raise MissingError("The live session does not exist yet: the model is loading.", code="no_such_session")
+    session.touch()
+    return session
+
+
+async def _receive_file(request: Request, path: Path, max_bytes: int) -> None:
+    """Write the body of a request to `path`, not more than `max_bytes` of it."""
+    num_bytes = 0
+    too_large = RecordingError(
+        f"A recording may have {max_bytes:,} bytes, and this one has more; record it with fewer steps or no frames.",
+        code="too_large",
+        limit=max_bytes,
+    )
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared[:20]) > max_bytes:
+        raise too_large
+    with await asyncio.to_thread(path.open, "wb") as file:
+        async for chunk in request.stream():
+            num_bytes += len(chunk)
+            if num_bytes > max_bytes:
+                raise too_large
+            await asyncio.to_thread(file.write, chunk)
+
+
+def _file_stem(session: Session) -> str:
+    title = str(session.source.run.header.get("title") or session.session_id)
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", title).strip("-")[:60] or "kvviz"
