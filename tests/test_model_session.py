@@ -14,7 +14,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import RequestError
 from kvviz.log.world import World
-from kvviz.model import session as module
+from kvviz.model import run as module
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun
 

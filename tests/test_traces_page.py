@@ -21,7 +21,8 @@ from kvviz.traces.generated import AGENTS, CHATS, DOCUMENTS
 from kvviz.traces.simulation import simulate
 from kvviz.traces.study import Question, capacities_of, study
 from kvviz.traces.trace import StoredTrace
-from kvviz.web import traces_api, traces_jobs
+from kvviz.web import traces_jobs
+from kvviz.web import traces_routes as traces_api
 from kvviz.web.app import ServerConfig
 from tests.browser import Watched, open_browser
 

@@ -10,11 +10,11 @@ from kvviz.calculator.cache import CacheBytes, GroupBytes, cache_bytes
 from kvviz.calculator.calculator import calculate, machine_of
 from kvviz.calculator.capacity import Capacity, Machine, capacity, heads_per_gpu
 from kvviz.calculator.cards import CARDS, Card, find_card
-from kvviz.calculator.choices import listing
+from kvviz.calculator.catalogue import listing
 from kvviz.calculator.estimate import estimated_parameters
 from kvviz.calculator.fields import parse_config
 from kvviz.calculator.formula import Formula, Term, bytes_per_token_formula, total_formula
-from kvviz.calculator.geometry import FixedState, Geometry, LayerGroup
+from kvviz.calculator.layers import FixedState, Geometry, LayerGroup
 from kvviz.calculator.models import MODELS, ListedModel, find_model
 from kvviz.calculator.parameters import Parameters, parameters_of
 from kvviz.calculator.reading import geometry_of_config

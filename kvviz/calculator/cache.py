@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvviz.calculator.dtypes import DEFAULT_GROUP_SIZE, Dtype, find_dtype
-from kvviz.calculator.geometry import Geometry, LayerGroup
+from kvviz.calculator.layers import Geometry, LayerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from kvviz.calculator.capacity import Machine, capacity, stored_bytes, usable_by
 from kvviz.calculator.cards import find_card
 from kvviz.calculator.dtypes import find_dtype
 from kvviz.calculator.formula import bytes_per_token_formula, total_formula
-from kvviz.calculator.geometry import FixedState, Geometry
+from kvviz.calculator.layers import FixedState, Geometry
 from kvviz.calculator.remedies import remedies
 from kvviz.calculator.settings import Settings
 from kvviz.calculator.subject import Subject

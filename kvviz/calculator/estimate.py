@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvviz.calculator.fields import Fields
-from kvviz.calculator.geometry import Geometry, LayerGroup
+from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.parameters import expert_layers, experts_of
 from kvviz.calculator.shapes import HIDDEN_NAMES
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvviz.calculator.cache import entry_bytes
 from kvviz.calculator.dtypes import DEFAULT_GROUP_SIZE, find_dtype
-from kvviz.calculator.geometry import LayerGroup
+from kvviz.calculator.layers import LayerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvviz.calculator.cache import cache_bytes
 from kvviz.calculator.dtypes import find_dtype
-from kvviz.calculator.geometry import Geometry
+from kvviz.calculator.layers import Geometry
 from kvviz.calculator.parameters import Parameters, parameters_of
 from kvviz.calculator.reading import geometry_of_config
 from kvviz.errors import ConfigError

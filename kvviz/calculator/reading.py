@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvviz.calculator.fields import Fields, printable, whole
-from kvviz.calculator.geometry import Geometry, grouped, kind_of
 from kvviz.calculator.known import KNOWN_TYPES
+from kvviz.calculator.layers import Geometry, grouped, kind_of
 from kvviz.calculator.patterns import DEFAULT_WINDOWS, WINDOW_NAMES, roles_of
 from kvviz.calculator.refusals import refuse_without_cache
 from kvviz.calculator.shapes import is_shared, layers_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvviz.calculator.fields import Fields
-from kvviz.calculator.geometry import RefusedKind
 from kvviz.calculator.known import ENCODER_DECODERS, ENCODERS
+from kvviz.calculator.layers import RefusedKind
 from kvviz.errors import ModelError
 
 _COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")

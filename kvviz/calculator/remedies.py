@@ -10,7 +10,7 @@ from kvviz.calculator.cache import cache_bytes
 from kvviz.calculator.capacity import Capacity, Machine, capacity
 from kvviz.calculator.cards import CARDS
 from kvviz.calculator.dtypes import find_dtype
-from kvviz.calculator.geometry import Geometry, LayerGroup
+from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.parameters import Parameters
 from kvviz.calculator.settings import MAX_GPUS, Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvviz.calculator.fields import HEAD_DIM_NAMES, Fields, missing, whole
-from kvviz.calculator.geometry import LayerGroup
+from kvviz.calculator.layers import LayerGroup
 from kvviz.calculator.patterns import Role, window_of
 from kvviz.errors import ModelError
 

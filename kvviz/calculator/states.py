@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvviz.calculator.fields import Fields
-from kvviz.calculator.geometry import FixedState, StateType
+from kvviz.calculator.layers import FixedState, StateType
 
 
 def state_of(fields: Fields, num_layers: int) -> FixedState | None:

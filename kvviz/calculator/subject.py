@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvviz.calculator.estimate import estimated_parameters
-from kvviz.calculator.geometry import Geometry
+from kvviz.calculator.layers import Geometry
 from kvviz.calculator.models import find_model
 from kvviz.calculator.parameters import Parameters, parameters_of
 from kvviz.calculator.reading import geometry_of_config

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvviz.calculator.fields import MAX_LAYERS, printable
-from kvviz.calculator.geometry import Geometry, LayerGroup, grouped, kind_of
+from kvviz.calculator.layers import Geometry, LayerGroup, grouped, kind_of
 from kvviz.calculator.settings import MAX_CONTEXT
 from kvviz.config import check_range
 from kvviz.errors import ConfigError
