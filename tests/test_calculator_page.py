@@ -795,7 +795,7 @@ def test_it_works_under_a_path(browser: Any, strips: bool) -> None:
         page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
         assert "36,864 bytes" in page.locator("[data-figure=bytes_per_token]").inner_text()
         assert failed == []
-        assert page.evaluate("document.querySelector('.pages-brand').href") == f"{server.url}{prefix}/"
+        assert page.evaluate("document.querySelector('.topbar .brand').href") == f"{server.url}{prefix}/"
         page.close()
 
 

@@ -8,9 +8,9 @@ import { fill } from './text.js';
 export function pageLooks() {
   const ui = new Ui();
   ui.load(new URLSearchParams(location.search));
-  const theme = h('button', { type: 'button', class: 'pages-button', title: t.themeHint, on: { click: () => nextTheme(ui) } });
-  const projector = h('button', { type: 'button', class: 'pages-button pages-projector', title: t.projectorHint, on: { click: () => ui.set({ projector: !ui.projector }) } }, t.projector);
-  byId('pages-end').append(projector, theme);
+  const theme = h('button', { type: 'button', class: 'bar-button', title: t.themeHint, on: { click: () => nextTheme(ui) } });
+  const projector = h('button', { type: 'button', class: 'bar-button bar-projector', title: t.projectorHint, on: { click: () => ui.set({ projector: !ui.projector }) } }, t.projector);
+  byId('topbar').append(projector, theme);
   const apply = () => {
     applyLooks(ui);
     setText(theme, fill(t.theme, { name: t.themes[ui.theme] }));
