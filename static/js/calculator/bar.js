@@ -24,10 +24,10 @@ export function partsOf({ settings, machine, models: [model] }) {
 
 export class Bar {
   constructor() {
-    this.title = h('h2', { class: 'calc-sub' });
+    this.title = h('h2', { class: 'strong calc-sub' });
     this.strip = h('div', { class: 'calc-strip', 'aria-hidden': 'true' });
-    this.keys = h('ul', { class: 'calc-keys' });
-    this.sentence = h('p', { class: 'calc-split' });
+    this.keys = h('ul', { class: 'cluster calc-keys' });
+    this.sentence = h('p', { class: 'note calc-split' });
     this.element = h('section', { class: 'calc-bar', 'aria-label': t.bar.label }, this.title, this.strip, this.keys, this.sentence);
   }
 

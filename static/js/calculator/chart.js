@@ -50,14 +50,14 @@ export class Chart {
   /** @param {State} state */
   constructor(state) {
     this.state = state;
-    this.title = h('h2', { class: 'calc-sub' });
+    this.title = h('h2', { class: 'strong calc-sub' });
     this.root = h('div', { class: 'calc-plot' });
     this.plot = new Plot(this.root, { label: t.chart.label, file: 'kvviz-calculator' });
-    const options = h('div', { class: 'calc-options' },
+    const options = h('div', { class: 'cluster calc-options' },
       this.#toggle(t.chart.over, ['context', 'batch'], t.chart.overs, () => state.view.over, (over) => state.show({ over })),
       this.#toggle(t.chart.scale, ['log', 'linear'], t.chart.scales, () => state.view.scale, (scale) => state.show({ scale })),
       this.#toggle(t.chart.counted, ['cache', 'all'], t.chart.counts, () => (state.view.weights ? 'all' : 'cache'), (what) => state.show({ weights: what === 'all' })));
-    this.element = h('section', { class: 'calc-chart', 'aria-label': t.chart.label }, h('div', { class: 'calc-chart-head' }, this.title, options), this.root);
+    this.element = h('section', { class: 'calc-chart', 'aria-label': t.chart.label }, h('div', { class: 'cluster calc-chart-head' }, this.title, options), this.root);
   }
 
   /** Two buttons of which one is pressed. @template {string} T @param {string} label @param {T[]} values @param {Record<T, string>} texts @param {() => T} read @param {(value: T) => void} write */

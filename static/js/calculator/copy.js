@@ -66,9 +66,9 @@ export class CopyBar {
     this.replies = replies;
     this.say = say;
     this.link = location.href;
-    this.note = h('p', { class: 'calc-hint', role: 'status', hidden: true });
+    this.note = h('p', { class: 'fine-note calc-hint', role: 'status', hidden: true });
     this.buttons = FORMATS.map((format) => h('button', { type: 'button', class: 'small-button', data: { format }, title: t.copy.hints[format], 'aria-label': t.copy.hints[format], on: { click: () => void this.#copy(format) } }, t.copy.names[format]));
-    this.element = h('div', { class: 'calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'calc-hint' }, t.copy.label), this.buttons);
+    this.element = h('div', { class: 'cluster calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'fine-note calc-hint' }, t.copy.label), this.buttons);
   }
 
   /** Put the state into the address, or say that it does not go in. @param {string} query */

@@ -23,8 +23,8 @@ class Field {
     const described = hint ? `calc-${name}-hint calc-${name}-fault` : `calc-${name}-fault`;
     control.setAttribute('aria-describedby', described);
     this.element = h('div', { class: 'calc-field', data: { field: name } },
-      h('label', { for: control.id }, label, unit && h('span', { class: 'calc-unit' }, ` ${unit}`)), control,
-      hint && h('p', { class: 'calc-hint', id: `calc-${name}-hint` }, hint), this.sentence);
+      h('label', { for: control.id }, label, unit && h('span', { class: 'fine-note' }, ` ${unit}`)), control,
+      hint && h('p', { class: 'fine-note calc-hint', id: `calc-${name}-hint` }, hint), this.sentence);
   }
 
   /** Say what is wrong, or with null that nothing is. @param {string|null} message */

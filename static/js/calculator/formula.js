@@ -24,8 +24,8 @@ export class FormulaPanel {
   constructor() {
     this.picture = new Picture();
     this.lines = h('div', { class: 'calc-lines' });
-    this.caption = h('p', { class: 'calc-caption' });
-    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'calc-sub' }, t.formula.title), h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)));
+    this.caption = h('p', { class: 'note calc-caption' });
+    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'strong calc-sub' }, t.formula.title), h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)));
   }
 
   /** @param {Model} model */
@@ -45,14 +45,14 @@ export class FormulaPanel {
 
   /** @param {Group} group @param {number} index @param {number} of */
   #lines(group, index, of) {
-    const title = of > 1 ? h('p', { class: 'calc-group-name' }, fill(t.formula.group, { layers: count(group.layers), type: typeText(group) })) : null;
+    const title = of > 1 ? h('p', { class: 'note' }, fill(t.formula.group, { layers: count(group.layers), type: typeText(group) })) : null;
     return h('div', { class: 'calc-group' }, title, this.#line(group.formula, index, t.formula.perToken), this.#line(group.total_formula, index, t.formula.inAll));
   }
 
   /** @param {Formula} formula @param {number} group @param {string} unit */
   #line(formula, group, unit) {
     const factors = formula.terms.flatMap((term, index) => [index > 0 && h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'), this.#term(term, group)]);
-    return h('p', { class: 'calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'calc-term-name' }, unit)));
+    return h('p', { class: 'cluster calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'small-note calc-term-name' }, unit)));
   }
 
   /** @param {Term} term @param {number} group */
@@ -62,7 +62,7 @@ export class FormulaPanel {
     const value = term.parts.length ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})` : valueText(term.value);
     const name = term.name === 'batch' && term.value === 1 ? t.formula.sequence : t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit;
     return h('button', { type: 'button', class: 'calc-term', data: { term: term.name }, on: { mouseenter: light, focus: light, mouseleave: dark, blur: dark, click: light } },
-      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'calc-term-name' }, name));
+      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'small-note calc-term-name' }, name));
   }
 
   /** @param {Term|null} term @param {number|null} group */
@@ -74,5 +74,5 @@ export class FormulaPanel {
 
 /** @param {Model} model */
 function sumText(model) {
-  return h('p', { class: 'calc-sum' }, fill(t.formula.sum, { token: exact(model.bytes_per_token), total: exact(model.total_bytes), both: both(model.total_bytes) }));
+  return h('p', { class: 'note calc-sum' }, fill(t.formula.sum, { token: exact(model.bytes_per_token), total: exact(model.total_bytes), both: both(model.total_bytes) }));
 }

@@ -12,7 +12,7 @@ const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_toke
 export class GroupsTable {
   constructor() {
     this.body = h('tbody');
-    this.caption = h('caption', { class: 'calc-sub' });
+    this.caption = h('caption', { class: 'strong calc-sub' });
     this.element = h('section', { class: 'calc-groups' }, h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.groups.title },
       h('table', { class: 'calc-table' }, this.caption, h('thead', {}, h('tr', {}, [t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])].map((text) => h('th', { scope: 'col' }, text)))), this.body)));
   }
@@ -29,5 +29,5 @@ export class GroupsTable {
 
 /** @param {string} name @param {string} kept @param {(number|null)[]} sizes @param {string} [className] */
 function row(name, kept, sizes, className) {
-  return h('tr', { class: className }, h('th', { scope: 'row' }, name), h('td', {}, kept), sizes.map((size) => h('td', {}, size !== null && [h('span', {}, binary(size)), size >= 1000 && h('span', { class: 'calc-exact' }, decimal(size)), size >= 1000 && h('span', { class: 'calc-exact' }, exact(size))])));
+  return h('tr', { class: className }, h('th', { scope: 'row' }, name), h('td', {}, kept), sizes.map((size) => h('td', {}, size !== null && [h('span', {}, binary(size)), size >= 1000 && h('span', { class: 'fine-note calc-exact' }, decimal(size)), size >= 1000 && h('span', { class: 'fine-note calc-exact' }, exact(size))])));
 }

@@ -16,8 +16,8 @@ export class Headline {
     this.title = h('h2', { class: 'calc-title' });
     this.kind = h('p', { class: 'calc-kind' });
     this.figures = h('dl', { class: 'calc-figures' });
-    this.notes = h('ul', { class: 'calc-notes' });
-    this.element = h('div', { class: 'calc-headline' }, h('div', { class: 'calc-heading' }, this.title, this.kind), this.figures, this.notes);
+    this.notes = h('ul', { class: 'note calc-notes' });
+    this.element = h('div', { class: 'calc-headline' }, h('div', { class: 'cluster calc-heading' }, this.title, this.kind), this.figures, this.notes);
   }
 
   /** @param {Answer} answer @param {number|null} index among several, or null when it is the only one */
@@ -34,7 +34,7 @@ export class Headline {
 
 /** @param {string} name @param {string} label @param {string} value @param {(string|Node)[]} below @param {string} [className] */
 function figure(name, label, value, below, className = '') {
-  return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', {}, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'calc-below' }, line)));
+  return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', {}, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'note calc-below' }, line)));
 }
 
 /** The same size in other units; of a small one the bytes are all there is. @param {number} size @returns {string[]} */

@@ -18,8 +18,8 @@ export class HelpList {
     this.last = null;
     this.list = h('ul', { class: 'calc-remedies' });
     this.undo = h('button', { type: 'button', class: 'small-button', data: { remedy: 'undo' }, hidden: true, on: { click: () => this.#undo() } });
-    this.none = h('p', { class: 'calc-hint', hidden: true }, t.help.nothing);
-    this.element = h('section', { class: 'calc-help', 'aria-label': t.help.title }, h('div', { class: 'calc-chart-head' }, h('h2', { class: 'calc-sub' }, t.help.title), this.undo), this.none, this.list);
+    this.none = h('p', { class: 'fine-note calc-hint', hidden: true }, t.help.nothing);
+    this.element = h('section', { class: 'calc-help', 'aria-label': t.help.title }, h('div', { class: 'cluster calc-chart-head' }, h('h2', { class: 'strong calc-sub' }, t.help.title), this.undo), this.none, this.list);
   }
 
   /** @param {Answer|null} answer */
@@ -42,7 +42,7 @@ export class HelpList {
     return h('li', { class: 'calc-remedy' },
       h('span', { class: 'calc-remedy-name' }, name),
       change && h('button', { type: 'button', class: 'small-button', data: { remedy: remedy.name }, 'aria-label': fill(remedy.needs_training ? t.help.compareLabel : t.help.applyLabel, { name }), on: { click: run } }, remedy.needs_training ? t.help.compare : t.help.apply),
-      h('span', { class: 'calc-remedy-figures' }, figures(remedy, model)));
+      h('span', { class: 'small-note calc-remedy-figures' }, figures(remedy, model)));
   }
 
   /** @param {string} name @param {() => void} change */

@@ -109,7 +109,7 @@ class Page {
     this.told.classList.toggle('is-old', fault !== null);
     this.told.hidden = answer === null;
     this.nothing.hidden = fault === null;
-    if (fault) replace(this.nothing, h('p', {}, `${fault.message} ${answer ? t.old : ''}`), !answer && h('p', { class: 'calc-ways-out' }, this.#waysOut(String(fault.details.setting ?? ''))));
+    if (fault) replace(this.nothing, h('p', {}, `${fault.message} ${answer ? t.old : ''}`), !answer && h('p', { class: 'cluster calc-ways-out' }, this.#waysOut(String(fault.details.setting ?? ''))));
     document.documentElement.dataset.ready = 'yes';
     if (!answer) return this.#say(fault?.message ?? '');
     this.headline.update(answer, this.state.models.length > 1 ? this.state.chosen : null);

@@ -43,7 +43,7 @@ export class ModelsPanel {
     this.element = h('fieldset', { class: 'calc-models' },
       h('legend', { class: 'calc-legend' }, t.model.label), this.tabs,
       h('div', { class: 'calc-ways', role: 'radiogroup', 'aria-label': t.model.ways }, this.ways.map((input, index) => h('label', { class: 'calc-way' }, input, h('span', {}, t.model.way[WAYS[index]])))),
-      this.picker.element, this.config.element, this.numbers.element, this.sentence, h('details', { class: 'calc-source' }, this.source), this.more);
+      this.picker.element, this.config.element, this.numbers.element, this.sentence, h('details', { class: 'fine-note calc-source' }, this.source), this.more);
   }
 
   /** The chosen model given in another way. @param {Way} way */

@@ -81,7 +81,7 @@ export class Picker {
     const size = model.bytes_per_token === null ? t.model.refused : fill(t.model.perToken, { bytes: binary(model.bytes_per_token) });
     const limit = model.max_context === null ? '' : fill(t.model.upTo, { n: count(model.max_context) });
     return h('li', { role: 'option', id: `calc-model-${index}`, 'aria-selected': String(model.model_id === this.#current) },
-      h('span', { class: 'calc-option-name' }, model.name), h('span', { class: 'calc-option-kind' }, kind), h('span', { class: 'calc-option-size' }, [size, limit].filter(Boolean).join(' · ')));
+      h('span', { class: 'calc-option-name' }, model.name), h('span', { class: 'small-note calc-option-kind' }, kind), h('span', { class: 'small-note calc-option-size' }, [size, limit].filter(Boolean).join(' · ')));
   }
 
   /** @param {number} index −1: none */

@@ -55,7 +55,7 @@ export class SettingsPanel {
       h('div', { class: 'calc-grid' }, context.element, this.#number('batch', wholeOf, count, { step: 1 }).element, this.#choice('dtype', dtypes).element,
         this.#choice('gpu', [[NO_CARD, t.settings.noCard], ...choices.cards.map(({ card_id, name }) => /** @type {[string, string]} */ ([card_id, name]))]).element,
         this.#number('gpus', wholeOf, count, { step: 1 }).element, this.#choice('weights_dtype', dtypes).element,
-        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element, h('details', { class: 'calc-source' }, this.cardSource)),
+        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element, h('details', { class: 'fine-note calc-source' }, this.cardSource)),
       h('details', { class: 'calc-more' }, h('summary', {}, t.settings.more), h('div', { class: 'calc-grid' },
         this.#number('utilisation', (text) => scaled(numberOf(text), 0.01), (value) => short(value * 100)).element,
         this.#number('overhead_bytes', gib, inGib).element, this.#number('prefix', wholeOf, count).element, this.#number('block_size', wholeOf, count).element,

@@ -154,6 +154,6 @@ function momentOf(scene, moving) {
 /** @param {string} [className] */
 function figure(className = 'figure') {
   const value = h('span', { class: 'figure-value' });
-  const label = h('span', { class: 'figure-label' });
+  const label = h('span', { class: 'note figure-label' });
   return { root: h('div', { class: className }, value, label), value, label };
 }

@@ -66,11 +66,11 @@ function entry(id, position, index, look) {
   if (gone.gone > 0 && !isGone) rows.push([inspector.keptIn, fill(inspector.keptInHeads, { n: gone.of - gone.gone, of: gone.of })]);
   rows.push([inspector.token, String(item.tokens[position])]);
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
-  if (isGone) parts.push(h('p', { class: 'details-note' }, fill(place ? inspector.forgotten : inspector.forgottenBlock, { layer: index })));
-  else if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'details-note' }, inspector.notStored));
+  if (isGone) parts.push(h('p', { class: 'note details-note' }, fill(place ? inspector.forgotten : inspector.forgottenBlock, { layer: index })));
+  else if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'note details-note' }, inspector.notStored));
   else parts.push(...vectorsOf(item, position, index, world, ctx));
   if (header.model.layers[index]?.cache === 'kv') parts.push(headsPicture(header.model, ctx.ui.head));
-  parts.push(h('p', { class: 'details-note' }, inspector.queryNotKept));
+  parts.push(h('p', { class: 'note details-note' }, inspector.queryNotKept));
   return parts;
 }
 
@@ -159,7 +159,7 @@ function slotTable(id, look) {
     rows.push(h('tr', {},
       h('td', {}, String(offset)), h('td', {}, tokenText(item?.pieces[position])), h('td', {}, String(position)), h('td', {}, item?.letter ?? '')));
   }
-  if (rows.length === 0) return h('p', { class: 'details-note' }, inspector.states.blank);
+  if (rows.length === 0) return h('p', { class: 'note details-note' }, inspector.states.blank);
   return h('table', { class: 'table' }, h('caption', {}, inspector.slotTable),
     h('thead', {}, h('tr', {}, [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead].map((name) => h('th', { scope: 'col' }, name)))),
     h('tbody', {}, rows));

@@ -62,7 +62,7 @@ export class Drawer {
       h('label', { class: 'label', for: 'prompt' }, text.prompt), this.prompt, template,
       h('div', { class: 'grid grid-three' }, fields.whole('max_new_tokens', text.maxNewTokens, 48, 1, 4096), fields.whole('num_samples', text.samples, 1, 1, 16, text.samplesHint),
         fields.whole('priority', text.priority, 0, -1000, 1000, text.priorityHint)),
-      this.message, h('div', { class: 'buttons' }, this.runButton, this.continueButton, this.cancelButton),
+      this.message, h('div', { class: 'cluster buttons' }, this.runButton, this.continueButton, this.cancelButton),
       this.#presets(), this.scenarios.root, this.#sampling(), this.#engine(), h('details', {}, h('summary', {}, text.many), manyFields(fields)), this.#restart());
     replace(root,
       h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => ctx.ui.set({ drawerOpen: false }) } }, icon(PATHS.cross))),
@@ -74,7 +74,7 @@ export class Drawer {
 
   #presets() {
     return h('fieldset', { class: 'presets' }, h('legend', {}, text.presets), PRESETS.map((preset) => h('button', {
-      type: 'button', class: 'preset', on: { click: () => void this.#preset(preset) },
+      type: 'button', class: 'column preset', on: { click: () => void this.#preset(preset) },
     }, h('strong', {}, text.preset[preset.name].title), h('span', {}, text.preset[preset.name].note))));
   }
 
@@ -95,7 +95,7 @@ export class Drawer {
   }
 
   #restart() {
-    return h('div', { class: 'restart-part' }, this.changed, h('div', { class: 'buttons' }, this.restart, this.ownSession,
+    return h('div', { class: 'restart-part' }, this.changed, h('div', { class: 'cluster buttons' }, this.restart, this.ownSession,
       h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
   }
 

@@ -22,7 +22,7 @@ function draw(model, chosen) {
   const { inspector } = strings;
   const text = kv === q ? inspector.headsSame : kv === 1 ? inspector.headsOne : inspector.heads;
   const label = fill(text, { q, kv });
-  if (q > MAX_DRAWN) return h('p', { class: 'details-note' }, label);
+  if (q > MAX_DRAWN) return h('p', { class: 'note details-note' }, label);
   const names = q <= 12;
   const gap = 12 / kv + 4;
   const group = (WIDTH - gap * (kv - 1)) / kv;

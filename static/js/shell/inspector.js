@@ -25,11 +25,11 @@ export class Inspector {
     const { inspector } = ctx.strings;
     root.setAttribute('aria-label', inspector.label);
     this.toggle = h('button', { type: 'button', class: 'inspector-toggle', 'aria-expanded': 'true', 'aria-controls': 'inspector-body', on: { click: () => ctx.ui.set({ inspectorOpen: !ctx.ui.inspectorOpen }) } });
-    this.over = h('span', { class: 'inspector-over' });
+    this.over = h('span', { class: 'note inspector-over' });
     this.clear = h('button', { type: 'button', class: 'small-button', on: { click: () => ctx.ui.clear() } }, inspector.clear);
     this.details = h('div', { class: 'details' });
     this.figure = h('p', { class: 'key-figure' });
-    this.figureTitle = h('h2', { class: 'inspector-title' });
+    this.figureTitle = h('h2', { class: 'note inspector-title' });
     this.line = h('div', { class: 'bytes-line' });
     this.body = h('div', { class: 'inspector-body', id: 'inspector-body', tabindex: '0', role: 'region', 'aria-label': inspector.label },
       h('div', { class: 'inspector-head' }, this.over, this.clear), this.details,
@@ -93,8 +93,8 @@ export class Inspector {
     const { inspector } = strings;
     const perToken = header.pool.bytes_per_token;
     setText(this.figureTitle, fill(inspector.cacheOf, { letter: request.letter }));
-    replace(this.figure, h('span', { class: 'key-number' }, bytes(storedTokens(request) * perToken)), ' ', h('span', { class: 'key-note' }, fill(inspector.perToken, { bytes: bytes(perToken) })));
+    replace(this.figure, h('span', { class: 'key-number' }, bytes(storedTokens(request) * perToken)), ' ', h('span', { class: 'note' }, fill(inspector.perToken, { bytes: bytes(perToken) })));
     const position = scene.step ? scene.step.step : scene.position;
-    replace(this.line, h('span', { class: 'key-note' }, inspector.bytesOverSteps), bytesLine(timeline.keyframes.storedTokens, timeline.first, position, perToken));
+    replace(this.line, h('span', { class: 'note' }, inspector.bytesOverSteps), bytesLine(timeline.keyframes.storedTokens, timeline.first, position, perToken));
   }
 }

@@ -12,7 +12,7 @@ export function recordingsPart(ctx, openSession) {
   const file = h('input', { type: 'file', accept: '.kvviz', id: 'recording-file', class: 'visually-hidden', on: { change: () => void upload() } });
   const download = h('a', { class: 'secondary', download: '', href: '#' }, text.download);
   const root = h('section', { class: 'recordings-part' }, h('h3', {}, text.recordings), list, message,
-    h('div', { class: 'buttons' }, download, file, h('label', { class: 'secondary', for: 'recording-file' }, text.upload)));
+    h('div', { class: 'cluster buttons' }, download, file, h('label', { class: 'secondary', for: 'recording-file' }, text.upload)));
 
   async function load() {
     download.setAttribute('href', `api/sessions/${encodeURIComponent(ctx.log.sessionId)}/recording`);
@@ -30,7 +30,7 @@ export function recordingsPart(ctx, openSession) {
   function item(recording) {
     const current = recording.session_id === ctx.log.sessionId;
     return h('li', {}, h('button', {
-      type: 'button', class: 'recording', 'aria-current': current ? 'true' : null, on: { click: () => openSession(recording.session_id) },
+      type: 'button', class: 'column recording', 'aria-current': current ? 'true' : null, on: { click: () => openSession(recording.session_id) },
     }, h('strong', {}, recording.title), h('span', { class: 'hint' }, fill(text.recordingSteps, { n: recording.num_steps, bytes: bytes(recording.bytes) }))));
   }
 

@@ -31,7 +31,7 @@ export function scenariosPart(ctx, run, open) {
   const note = h('p', { class: 'hint', hidden: true }, text.scenariosRecorded);
   const items = NAMES.map((name) => {
     const about = h('span', {}, text.scenario[name].note);
-    return { name, about, button: h('button', { type: 'button', class: 'preset', data: { scenario: name }, on: { click: () => void choose(name) } }, h('strong', {}, text.scenario[name].title), about) };
+    return { name, about, button: h('button', { type: 'button', class: 'column preset', data: { scenario: name }, on: { click: () => void choose(name) } }, h('strong', {}, text.scenario[name].title), about) };
   });
   const root = h('section', { class: 'scenarios', 'aria-labelledby': 'scenarios-title' }, h('h3', { id: 'scenarios-title' }, text.scenarios), note,
     h('div', { class: 'presets' }, items.map((item) => item.button)));

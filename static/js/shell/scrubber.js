@@ -30,7 +30,7 @@ export class Scrubber {
     this.tip = h('div', { class: 'tick-tip', hidden: true });
     this.track = h('div', { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' }, this.canvas, h('div', { class: 'veil-box' }, this.veil), this.cursor, this.tip);
     this.where = h('div', { class: 'where' });
-    this.liveButton = h('button', { type: 'button', class: 'live-button', title: text.liveTitle, on: { click: () => actions.live() } }, text.live);
+    this.liveButton = h('button', { type: 'button', class: 'note live-button', title: text.liveTitle, on: { click: () => actions.live() } }, text.live);
     root.append(
       h('div', { class: 'transport' },
         this.#button(text.first, icon(PATHS.first), () => actions.first(), 'round-button first-button'),

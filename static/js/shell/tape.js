@@ -28,7 +28,7 @@ export class Tape {
     this.popover = popover;
     this.actions = actions;
     const { tape } = ctx.strings;
-    this.title = h('span', { class: 'tape-title' });
+    this.title = h('span', { class: 'strong tape-title' });
     this.counts = h('span', { class: 'tape-counts' });
     this.switches = h('span', { class: 'tape-switches', role: 'group', 'aria-label': ctx.strings.tape.follow });
     this.nowLabel = h('span', { class: 'tape-now' });
@@ -36,8 +36,8 @@ export class Tape {
     this.madeGroup = h('div', { class: 'tape-group tape-made' });
     this.promptChips = h('div', { class: 'tape-chips' });
     this.madeChips = h('div', { class: 'tape-chips' });
-    this.promptGroup.append(this.promptChips, h('span', { class: 'tape-bracket' }, h('span', {}, tape.prompt)));
-    this.madeGroup.append(this.madeChips, h('span', { class: 'tape-bracket' }, h('span', {}, tape.made)));
+    this.promptGroup.append(this.promptChips, h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.prompt)));
+    this.madeGroup.append(this.madeChips, h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.made)));
     this.strip = h('div', {
       class: 'tape-strip', role: 'listbox', tabindex: '0', 'aria-orientation': 'horizontal',
       on: { wheel: (/** @type {WheelEvent} */ event) => this.#wheel(event), keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) },
@@ -45,7 +45,7 @@ export class Tape {
     this.older = this.#arrow(tape.older, PATHS.left, () => this.#scroll(-this.page));
     this.newer = this.#arrow(tape.newer, PATHS.right, () => this.#stick());
     root.append(
-      h('div', { class: 'tape-head' }, this.title, this.counts, this.switches, this.nowLabel),
+      h('div', { class: 'note tape-head' }, this.title, this.counts, this.switches, this.nowLabel),
       h('div', { class: 'tape-row' }, this.older, this.strip, this.newer),
     );
     this.#listen();
@@ -184,7 +184,7 @@ export class Tape {
         chosen ? h('span', { class: 'candidate-mark' }, tape.chosen) : branch(candidate.token_id, tape.branch, fill(tape.branchLabel, { token: quoted(candidate.piece) })));
     });
     this.popover.show(chip, tape.candidates, h('p', { class: 'popover-note' }, note), rows.length > 0 && h('ol', { class: engineListens ? 'candidates candidates-branch' : 'candidates' }, rows),
-      engineListens && h('div', { class: 'candidate-more' }, branch(null, tape.branchDraw, tape.branchDraw), h('p', { class: 'popover-note' }, fill(tape.branchNote, { position }))));
+      engineListens && h('div', { class: 'column candidate-more' }, branch(null, tape.branchDraw, tape.branchDraw), h('p', { class: 'popover-note' }, fill(tape.branchNote, { position }))));
   }
 
   /** @param {Scene} scene */
@@ -272,7 +272,7 @@ export class Tape {
     if (isAway) listed.splice(0, 1, /** @type {Request} */ (all.find((request) => request.id === shown.id) ?? listed[0]));
     const numHidden = all.length - listed.length;
     replace(this.switches, numHidden > 0 ? h('span', { class: 'tape-more' }, fill(strings.tape.more, { n: numHidden })) : null, listed.map((request) => h('button', {
-      type: 'button', class: 'tape-switch', 'aria-pressed': String(request.id === shown.id),
+      type: 'button', class: 'note tape-switch', 'aria-pressed': String(request.id === shown.id),
       'aria-label': fill(strings.tape.request, { letter: request.letter }), title: request.prompt.slice(0, 80),
       on: { click: () => ui.set({ requestId: ui.requestId === request.id ? null : request.id }) },
     }, request.letter)));
@@ -348,7 +348,7 @@ export class Tape {
   #chip(request, position) {
     const piece = request.pieces[position];
     return h('span', { class: 'chip', role: 'option', id: `token-${position}`, 'aria-selected': 'false', data: { position } },
-      h('span', { class: 'chip-box' }, tokenText(piece)), h('span', { class: 'chip-position', 'aria-hidden': 'true' }));
+      h('span', { class: 'chip-box' }, tokenText(piece)), h('span', { class: 'fine-note chip-position', 'aria-hidden': 'true' }));
   }
 
   /** Tokens that make one character together stand under one bracket with the character. @param {Request} request @param {HTMLElement[]} chips @returns {HTMLElement[]} */

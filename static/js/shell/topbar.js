@@ -22,7 +22,7 @@ export class TopBar {
       type: 'button', class: 'drawer-button', 'aria-expanded': 'false', 'aria-controls': 'drawer', title: topbar.promptHint,
       on: { click: () => ctx.ui.set({ drawerOpen: !ctx.ui.drawerOpen }) },
     }, icon(PATHS.pen), h('span', { class: 'wide-only' }, topbar.prompt), h('span', { class: 'narrow-only' }, topbar.promptShort));
-    this.model = h('span', { class: 'model-chip' });
+    this.model = h('span', { class: 'note clip model-chip' });
     this.lane = h('span', { class: 'lane-chip', hidden: true });
     this.offer = h('button', { type: 'button', class: 'offer', hidden: true, on: { click: goLive } }, topbar.goLive);
     this.stateWord = h('span', { class: 'state-word' });
@@ -50,7 +50,7 @@ export class TopBar {
     const { strings, ui } = this.ctx;
     return h('button', {
       type: 'button', role: 'tab', class: 'tab', id: `tab-${lens}`, 'aria-controls': 'stage', title: strings.lensHint[lens], on: { click: () => ui.set({ lens }) },
-    }, strings.lens[lens], h('span', { class: 'tab-key', 'aria-hidden': 'true' }, String(index + 1)));
+    }, strings.lens[lens], h('span', { class: 'fine-note tab-key', 'aria-hidden': 'true' }, String(index + 1)));
   }
 
   /** @param {KeyboardEvent} event */

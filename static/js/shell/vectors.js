@@ -31,7 +31,7 @@ export function vectorsOf(request, position, layer, world, ctx) {
 
 /** @param {string} text */
 function note(text) {
-  return h('p', { class: 'details-note', role: 'note' }, text);
+  return h('p', { class: 'note details-note', role: 'note' }, text);
 }
 
 /** @param {Pack} pack @param {number} layer @param {Ctx} ctx @returns {HTMLElement[]} */

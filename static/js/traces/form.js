@@ -46,14 +46,14 @@ export class Form {
     this.choices = this.overview.generated.map((made) => this.#choice(made.trace, made.title, `${made.about} (${fill(t.generatedNote, { seed: made.seed })})`));
     const fileRadio = h('input', { type: 'radio', name: 'trace', value: 'file', id: 'trace-own', disabled: true });
     this.fileRadio = fileRadio;
-    const drop = h('div', { class: 'traces-drop' },
+    const drop = h('div', { class: 'cluster traces-drop' },
       h('label', { class: 'secondary traces-choose', for: 'trace-file' }, t.choose), this.fileInput,
       h('p', { class: 'hint' }, fill(t.drop, { bytes: size(this.overview.limits.bytes) })));
     for (const type of ['dragover', 'dragleave', 'drop']) {
       document.addEventListener(type, (event) => this.#drag(/** @type {DragEvent} */ (event), drop));
     }
-    return h('fieldset', {}, h('legend', {}, t.trace), h('p', { class: 'traces-kind' }, t.generated), this.choices,
-      h('p', { class: 'traces-kind' }, t.file), this.fileRow = h('label', { class: 'traces-choice', for: 'trace-own', hidden: true }, fileRadio, this.fileName), drop,
+    return h('fieldset', {}, h('legend', {}, t.trace), h('p', { class: 'note traces-kind' }, t.generated), this.choices,
+      h('p', { class: 'note traces-kind' }, t.file), this.fileRow = h('label', { class: 'traces-choice', for: 'trace-own', hidden: true }, fileRadio, this.fileName), drop,
       h('p', { class: 'hint' }, t.format));
   }
 
@@ -84,9 +84,9 @@ export class Form {
     const text = (/** @type {'memory'} */ name) => h('input', { type: 'text', id: `ask-${name}`, value: this.asked[name], maxlength: 40, title: t.memoryHint, autocomplete: 'off', on: { change: (/** @type {Event} */ { target }) => this.#set(name, /** @type {HTMLInputElement} */ (target).value.trim()) } });
     const select = (/** @type {'model'|'dtype'} */ name, /** @type {[string, string][]} */ options) => h('select', { id: `ask-${name}`, on: { change: (/** @type {Event} */ { target }) => this.#set(name, /** @type {HTMLSelectElement} */ (target).value) } },
       options.map(([value, label]) => h('option', { value, selected: value === this.asked[name] }, label)));
-    this.byBlocks = h('div', { class: 'traces-fields' }, field(t.blocks, blocks), field(t.share, slider));
-    this.byMemory = h('div', { class: 'traces-fields' }, field(t.memory, text('memory')), field(t.model, select('model', this.overview.models.map((model) => [model.model_id, model.name]))), field(t.dtype, select('dtype', this.overview.dtypes.map((name) => [name, name]))));
-    return h('fieldset', {}, h('legend', {}, t.capacity), this.ways = h('div', { class: 'traces-ways' }, way(false, t.inBlocks), way(true, t.inMemory)), this.byBlocks, this.byMemory);
+    this.byBlocks = h('div', { class: 'column traces-fields' }, field(t.blocks, blocks), field(t.share, slider));
+    this.byMemory = h('div', { class: 'column traces-fields' }, field(t.memory, text('memory')), field(t.model, select('model', this.overview.models.map((model) => [model.model_id, model.name]))), field(t.dtype, select('dtype', this.overview.dtypes.map((name) => [name, name]))));
+    return h('fieldset', {}, h('legend', {}, t.capacity), this.ways = h('div', { class: 'cluster traces-ways' }, way(false, t.inBlocks), way(true, t.inMemory)), this.byBlocks, this.byMemory);
   }
 
   #policies() {
@@ -107,7 +107,7 @@ export class Form {
       const value = natural(seed.value);
       if (seed.reportValidity() && value !== null) this.#set('seed', value);
     } } });
-    return h('div', { class: 'traces-fields traces-numbers' }, field(t.prefill, prefill), field(t.seed, seed));
+    return h('div', { class: 'column traces-fields traces-numbers' }, field(t.prefill, prefill), field(t.seed, seed));
   }
 
   /** @param {string} name @param {any} value */
@@ -239,5 +239,5 @@ function spaced(memory) {
 
 /** @param {string} text @param {HTMLElement} input */
 function field(text, input) {
-  return h('div', { class: 'traces-field' }, h('label', { for: input.id }, text), input);
+  return h('div', { class: 'column traces-field' }, h('label', { for: input.id }, text), input);
 }

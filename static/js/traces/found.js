@@ -12,9 +12,9 @@ import { cacheOf, leading, nameOf, rate, span } from './text.js';
 export class Found {
   /** @param {HTMLElement} root @param {(blocks: number) => void} choose a capacity */
   constructor(root, choose) {
-    this.figure = h('div', { class: 'traces-figure' });
-    this.faults = h('div', { class: 'traces-faults', hidden: true });
-    this.title = h('h1', { class: 'traces-title' });
+    this.figure = h('div', { class: 'cluster traces-figure' });
+    this.faults = h('div', { class: 'note traces-faults', hidden: true });
+    this.title = h('h1', { class: 'strong traces-title' });
     this.ofTrace = h('p', { class: 'hint traces-of' });
     const roots = { curve: chart('traces-curve'), course: chart('traces-course'), reuse: chart('traces-reuse') };
     this.courseLead = h('p', { class: 'hint' });
@@ -67,7 +67,7 @@ export class Found {
       optimum && lead !== 'optimum' && h('p', {}, fill(t.bound, { rate: rate(optimum.hit_rate) })),
       h('p', {}, fill(t.ceiling, { rate: rate(total && job.summary ? job.summary.most_hit_tokens / total : 0) })),
     ];
-    replace(this.figure, h('p', { class: 'traces-lead' }, h('span', { class: 'traces-rate' }, rate(point.hit_rate)), h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: names.cache }))), h('div', { class: 'traces-facts' }, facts));
+    replace(this.figure, h('p', { class: 'cluster traces-lead' }, h('span', { class: 'traces-rate' }, rate(point.hit_rate)), h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: names.cache }))), h('div', { class: 'column traces-facts' }, facts));
   }
 
   /** @param {number} n @param {string[]} faults */
@@ -95,5 +95,5 @@ function chart(name) {
 
 /** @param {string} title @param {HTMLElement} lead @param {HTMLElement} content @param {string} [name] */
 function part(title, lead, content, name = '') {
-  return h('section', { class: `traces-part ${name}` }, h('h2', {}, title), lead, content);
+  return h('section', { class: `column traces-part ${name}` }, h('h2', {}, title), lead, content);
 }

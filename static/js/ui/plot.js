@@ -51,10 +51,10 @@ export class Plot {
     this.onZoom = onZoom;
     this.palette = new Palette();
     this.area = h('div', { class: 'plot-area', role: 'img', 'aria-label': label });
-    this.message = h('p', { class: 'plot-message', role: 'status' }, t.loading);
-    this.controls = h('div', { class: 'plot-controls', role: 'group', 'aria-label': `${t.controls}: ${label}` },
+    this.message = h('p', { class: 'note plot-message', role: 'status' }, t.loading);
+    this.controls = h('div', { class: 'cluster plot-controls', role: 'group', 'aria-label': `${t.controls}: ${label}` },
       this.#button(t.zoomIn, () => this.zoom(ZOOM)), this.#button(t.zoomOut, () => this.zoom(1 / ZOOM)), this.#button(t.reset, () => this.reset()),
-      h('span', { class: 'plot-save' }, t.export),
+      h('span', { class: 'small-note plot-save' }, t.export),
       /** @type {Format[]} */ (['png', 'svg', 'csv', 'json']).map((format) => this.#button(t[format], () => void this.export(format), t.exportHint[format])));
     this.body = h('div', { class: 'plot-numbers-body' });
     this.numbers = h('details', { class: 'plot-numbers', on: { toggle: () => this.#showNumbers() } }, h('summary', {}, t.numbers), this.body);

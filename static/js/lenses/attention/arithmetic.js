@@ -5,7 +5,7 @@ import { h, replace } from '../../ui/dom.js';
 
 export class Arithmetic {
   constructor() {
-    this.element = h('div', { class: 'lens-sum', role: 'status', 'aria-live': 'off' });
+    this.element = h('div', { class: 'cluster note lens-sum', role: 'status', 'aria-live': 'off' });
     this.key = '';
   }
 
@@ -23,7 +23,7 @@ export class Arithmetic {
     this.key = key;
     replace(this.element,
       h('p', { class: 'lens-sum-lead' }, lead),
-      h('div', { class: 'lens-sum-terms' }, terms.map((term, index) => [
+      h('div', { class: 'cluster lens-sum-terms' }, terms.map((term, index) => [
         index > 0 && h('span', { class: 'lens-sum-arrow', 'aria-hidden': 'true' }, '→'),
         h('span', { class: term.strong ? 'lens-sum-term lens-sum-strong' : 'lens-sum-term' }, h('span', { class: 'lens-sum-name' }, term.name), h('span', { class: 'lens-sum-value' }, term.value)),
       ]).flat()),

@@ -20,9 +20,9 @@ export class AttentionControls {
     this.row = h('button', { type: 'button', class: 'lens-choice', on: { click: () => setMode('row') } }, t.row);
     this.triangle = h('button', { type: 'button', class: 'lens-choice', title: t.triangleHint, on: { click: () => setMode('triangle') } }, t.triangle);
     this.sink = sinkToggle(ctx.ui);
-    this.element = h('div', { class: 'lens-bar' },
-      h('div', { class: 'lens-legend' }, this.title, this.asker),
-      h('div', { class: 'lens-bar-end' }, this.layer.element, this.head.element,
+    this.element = h('div', { class: 'cluster fine-note lens-bar' },
+      h('div', { class: 'cluster lens-legend' }, this.title, this.asker),
+      h('div', { class: 'cluster lens-bar-end' }, this.layer.element, this.head.element,
         h('div', { class: 'lens-choices', role: 'group', 'aria-label': t.modes }, this.row, this.triangle), this.sink));
   }
 
@@ -64,7 +64,7 @@ export class AttentionControls {
 
 /** @param {string} down @param {string} up @param {(delta: number) => void} move */
 function stepper(down, up, move) {
-  const value = h('span', { class: 'lens-stepper-value' });
+  const value = h('span', { class: 'strong lens-stepper-value' });
   const button = (/** @type {string} */ label, /** @type {string} */ path, /** @type {number} */ delta) => h('button', { type: 'button', class: 'lens-choice lens-step', 'aria-label': label, title: label, on: { click: () => move(delta) } }, icon(path));
   return { value, element: h('div', { class: 'lens-stepper' }, button(down, PATHS.left, -1), value, button(up, PATHS.right, 1)) };
 }

@@ -50,7 +50,7 @@ class AttentionLens {
     this.canvasBox = h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.attention.label });
     this.stack = new CanvasStack(this.canvasBox, ['rows', 'motion']);
     this.cursor = h('div', { class: 'lens-cursor', role: 'slider', tabindex: 0, 'aria-label': texts.attention.cursor, 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 });
-    this.empty = h('div', { class: 'lens-empty', hidden: true });
+    this.empty = h('div', { class: 'column lens-empty', hidden: true });
     this.emptyKey = '';
     this.table = h('table', {});
     this.canvasBox.append(this.cursor, this.empty);

@@ -50,25 +50,25 @@ class BatchLens {
     this.idleNote = h('span', { class: 'lens-note' });
     this.problem = h('span', { class: 'batch-problem', role: 'status' });
     this.add = h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'prompt' }) } }, t.add);
-    this.head = h('div', { class: 'batch-head', 'aria-hidden': 'true' }, h('span', { class: 'batch-head-label' }, t.requests), h('span', { class: 'batch-head-first' }, t.first), h('span', { class: 'batch-head-rest' }, t.rest));
+    this.head = h('div', { class: 'fine-note batch-head', 'aria-hidden': 'true' }, h('span', { class: 'batch-head-label' }, t.requests), h('span', { class: 'batch-head-first' }, t.first), h('span', { class: 'batch-head-rest' }, t.rest));
     this.rowBox = h('div', { class: 'batch-rows' });
     this.sticky = h('div', { class: 'batch-sticky' });
-    this.hint = h('div', { class: 'batch-hint', hidden: true }, h('span', {}, t.alone), h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios));
-    this.more = h('div', { class: 'batch-more', 'aria-hidden': 'true', hidden: true });
+    this.hint = h('div', { class: 'cluster note batch-hint', hidden: true }, h('span', {}, t.alone), h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios));
+    this.more = h('div', { class: 'small-note batch-more', 'aria-hidden': 'true', hidden: true });
     this.scroll = h('div', { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label }, this.sticky, this.rowBox, this.hint, this.more);
-    this.poolLabel = h('div', { class: 'batch-chart-label' });
-    this.budgetLabel = h('div', { class: 'batch-chart-label' });
-    this.hostLabel = h('div', { class: 'batch-chart-label batch-chart-label-line' });
-    this.now = h('div', { class: 'batch-now' });
+    this.poolLabel = h('div', { class: 'cluster fine-note batch-chart-label' });
+    this.budgetLabel = h('div', { class: 'cluster fine-note batch-chart-label' });
+    this.hostLabel = h('div', { class: 'cluster fine-note batch-chart-label batch-chart-label-line' });
+    this.now = h('div', { class: 'column small-note batch-now' });
     this.charts = h('div', { class: 'lens-canvas batch-charts' });
     this.stacks = { rows: new CanvasStack(this.sticky, ['rows', 'row-marks']), charts: new CanvasStack(this.charts, ['charts', 'chart-marks']) };
     this.charts.append(this.budgetLabel, this.poolLabel, this.hostLabel, this.now);
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'batch-cell', 'aria-selected': 'false' });
     this.cursorBox = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': t.cursor, 'aria-activedescendant': 'batch-cell' }, this.option);
-    this.empty = h('div', { class: 'lens-empty', hidden: true });
-    this.body = h('div', { class: 'batch-body' }, this.head, this.scroll, this.charts, this.cursorBox, this.empty);
+    this.empty = h('div', { class: 'column lens-empty', hidden: true });
+    this.body = h('div', { class: 'column batch-body' }, this.head, this.scroll, this.charts, this.cursorBox, this.empty);
     this.table = h('table', {});
-    const bar = h('div', { class: 'lens-bar' }, batchLegend(), h('div', { class: 'lens-bar-end' }, this.problem, this.idleNote, this.add));
+    const bar = h('div', { class: 'cluster fine-note lens-bar' }, batchLegend(), h('div', { class: 'cluster lens-bar-end' }, this.problem, this.idleNote, this.add));
     root.append(bar, this.body, h('div', { class: 'visually-hidden' }, this.table));
     this.tip = new Tip(this.body);
     this.frame = new BatchFrame(this.model, ctx, this.stacks);
@@ -174,7 +174,7 @@ class BatchLens {
     empty.hidden = !none;
     for (const part of [this.head, this.scroll, this.charts, this.cursorBox]) part.hidden = none;
     if (none) {
-      replace(empty, h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), h('div', { class: 'batch-empty-buttons' },
+      replace(empty, h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), h('div', { class: 'cluster batch-empty-buttons' },
         h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios),
         h('button', { type: 'button', class: 'secondary', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'prompt' }) } }, t.emptyAction)));
     }

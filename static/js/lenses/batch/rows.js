@@ -56,17 +56,17 @@ export class BatchRows {
     const priority = h('span', { class: 'batch-priority' });
     const prompt = request.prompt.replace(/\s+/g, ' ').trim();
     const row = {
-      name: h('button', { type: 'button', class: 'batch-name', title: clip(prompt, 400), on: { click: () => this.onSelect(id) } },
+      name: h('button', { type: 'button', class: 'clip batch-name', title: clip(prompt, 400), on: { click: () => this.onSelect(id) } },
         h('span', { class: 'visually-hidden' }, fill(t.request, { letter })), h('span', { dir: 'auto' }, prompt === '' ? fill(t.noPrompt, { n: request.promptLength }) : clip(prompt, 120))),
-      note: h('span', { class: 'batch-note' }, request.fork ? fill(t.branch, { letter: letterOf(request.fork.parent), position: request.fork.position }) : ''),
+      note: h('span', { class: 'clip batch-note' }, request.fork ? fill(t.branch, { letter: letterOf(request.fork.parent), position: request.fork.position }) : ''),
       less: button(PATHS.dash, t.sooner, () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority - 1 })),
       priority,
       more: button(PLUS, t.later, () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority + 1 })),
       cancel: button(PATHS.cross, t.cancel, () => void this.#send({ command: 'cancel', request_id: id })),
-      first: h('span', { class: 'batch-first' }), rest: h('span', { class: 'batch-rest' }), key: '',
+      first: h('span', { class: 'clip batch-first' }), rest: h('span', { class: 'clip batch-rest' }), key: '',
     };
     const controls = h('span', { class: 'batch-controls' }, row.less, priority, row.more, row.cancel);
-    const root = h('div', { class: 'batch-row' }, h('div', { class: 'batch-label' }, row.name, row.note, controls), row.first, row.rest);
+    const root = h('div', { class: 'small-note batch-row' }, h('div', { class: 'batch-label' }, row.name, row.note, controls), row.first, row.rest);
     return { ...row, root, controls };
   }
 

@@ -17,11 +17,11 @@ export class CacheControls {
       type: 'button', class: 'lens-choice', 'aria-pressed': 'false', on: { click: () => ui.set({ view }) },
     }, texts.cache.views[view])]));
     this.sink = sinkToggle(ui);
-    this.legend = h('div', { class: 'lens-legend' });
+    this.legend = h('div', { class: 'cluster lens-legend' });
     this.legendKey = '';
-    this.element = h('div', { class: 'lens-bar' },
+    this.element = h('div', { class: 'cluster fine-note lens-bar' },
       this.legend,
-      h('div', { class: 'lens-bar-end' },
+      h('div', { class: 'cluster lens-bar-end' },
         h('div', { class: 'lens-choices', role: 'group', 'aria-label': texts.cache.views.label }, ...this.views.values()), this.sink));
   }
 

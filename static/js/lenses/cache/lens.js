@@ -61,7 +61,7 @@ class CacheLens {
     this.canvasBox = h('div', { class: 'lens-canvas' });
     this.stack = new CanvasStack(this.canvasBox, ['grid', 'cells', 'motion']);
     this.cursor = h('div', { class: 'lens-cursor', role: 'slider', tabindex: 0, 'aria-label': texts.cache.cursor, 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 });
-    this.empty = h('div', { class: 'lens-empty', hidden: true });
+    this.empty = h('div', { class: 'column lens-empty', hidden: true });
     this.table = h('table', {});
     this.tip = new Tip(this.canvasBox);
     this.canvasBox.append(this.cursor, this.empty);

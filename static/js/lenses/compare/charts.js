@@ -23,13 +23,13 @@ export class CompareCharts {
     this.kl = new LineChart(palette, t.kl, { log: KL_FLOOR, format: small });
     this.ms = new LineChart(palette, t.ms, { format: (value) => (value === 0 ? '0' : duration(value)) });
     this.work = new LineChart(palette, t.work, { format: count });
-    this.none = h('p', { class: 'compare-note', hidden: true }, t.klNone);
-    this.workNote = h('p', { class: 'compare-note' });
-    this.legend = h('div', { class: 'compare-legend' });
-    this.klNote = h('p', { class: 'compare-note' }, fill(t.klNote, { floor: small(KL_FLOOR) }));
+    this.none = h('p', { class: 'fine-note compare-note', hidden: true }, t.klNone);
+    this.workNote = h('p', { class: 'fine-note compare-note' });
+    this.legend = h('div', { class: 'cluster small-note compare-legend' });
+    this.klNote = h('p', { class: 'fine-note compare-note' }, fill(t.klNote, { floor: small(KL_FLOOR) }));
     this.root = h('div', { class: 'compare-charts' }, this.legend,
       h('figure', {}, h('figcaption', {}, t.kl), this.none, this.kl.root, this.klNote),
-      h('figure', {}, h('figcaption', {}, t.ms), this.ms.root, h('p', { class: 'compare-note' }, t.msNote)),
+      h('figure', {}, h('figcaption', {}, t.ms), this.ms.root, h('p', { class: 'fine-note compare-note' }, t.msNote)),
       h('figure', {}, h('figcaption', {}, t.work), this.work.root, this.workNote));
     this.key = '';
   }

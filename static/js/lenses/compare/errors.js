@@ -23,8 +23,8 @@ export class CompareErrors {
   /** @param {Ctx} ctx */
   constructor(ctx) {
     this.ctx = ctx;
-    this.note = h('p', { class: 'compare-note' });
-    this.maps = h('div', { class: 'compare-maps' });
+    this.note = h('p', { class: 'fine-note compare-note' });
+    this.maps = h('div', { class: 'cluster compare-maps' });
     this.root = h('figure', { class: 'compare-errors' }, h('figcaption', {}, t.title), this.maps, this.note);
   }
 
@@ -47,7 +47,7 @@ export class CompareErrors {
     const errors = /** @type {LaneErrorsMeasured} */ (measured);
     const largest = largestOf(errors);
     const name = h('div', { class: 'compare-map-name' }, laneMark(index), h('code', {}, header.spec));
-    if (largest === 0) return h('div', { class: 'compare-map' }, name, h('p', { class: 'compare-map-zero' }, h('strong', {}, t.zero), ' ', header.family === 'bits' ? t.zeroBits : t.zeroOther));
+    if (largest === 0) return h('div', { class: 'compare-map' }, name, h('p', { class: 'small-note compare-map-zero' }, h('strong', {}, t.zero), ' ', header.family === 'bits' ? t.zeroBits : t.zeroOther));
     const top = niceTop(largest);
     const text = textOf(header.spec, errors);
     const halves = [/** @type {const} */ ([t.k, errors.key_error, 'word-k']), /** @type {const} */ ([t.v, errors.value_error, 'word-v'])];
@@ -55,7 +55,7 @@ export class CompareErrors {
       h('div', { class: 'compare-map-pair', role: 'img', 'aria-label': text, title: text },
         halves.map(([letter, map, word]) => h('div', { class: 'compare-map-half' }, h('strong', { class: word }, letter), this.#map(map, top)))),
       h('p', { class: 'compare-scale' }, h('span', { class: 'lens-number' }, '0'), h('span', { class: 'ramp' }), h('span', { class: 'lens-number' }, percent(top))),
-      h('p', { class: 'compare-largest' }, h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }), fill(t.largest, { max: percent(largest) })));
+      h('p', { class: 'small-note compare-largest' }, h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }), fill(t.largest, { max: percent(largest) })));
   }
 
   /** One cell a pixel, blown up by the style sheet; layer 0 at the bottom. @param {readonly (readonly number[])[]} map @param {number} most @returns {HTMLCanvasElement} */

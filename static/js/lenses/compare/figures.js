@@ -90,7 +90,7 @@ export class CompareFigures {
       lanes.lanes.map((lane) => h('th', { scope: 'col', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
     replace(this.body, ROWS.map((row) => {
       const [title, hint] = /** @type {string[]} */ (t[row.name]);
-      const cells = lanes.lanes.map(() => ({ value: h('span', { class: 'compare-value' }), ratio: h('span', { class: 'compare-ratio' }) }));
+      const cells = lanes.lanes.map(() => ({ value: h('span', { class: 'compare-value' }), ratio: h('span', { class: 'fine-note compare-ratio' }) }));
       const root = h('tr', { data: { figure: row.name } }, h('th', { scope: 'row', title: hint }, title), cells.map(({ value, ratio }) => h('td', {}, value, ratio)));
       this.rows.set(row.name, { root, cells });
       return root;
@@ -103,7 +103,7 @@ export class CompareFigures {
     const link = (/** @type {Lane} */ lane, /** @type {'cache'|'pages'} */ lens, /** @type {string} */ text) => h('a', {
       href: `?session=${encodeURIComponent(`${sessionId}.${lane.index}`)}&lens=${lens}`, 'aria-label': fill(t.openLabel, { lane: lane.header.spec, lens: text }),
     }, text);
-    return h('tr', { data: { figure: 'open' } }, h('th', { scope: 'row', title: hint }, title), lanes.lanes.map((lane) => h('td', {}, lane.index === 0 ? h('span', { class: 'compare-ratio' }, t.here)
+    return h('tr', { data: { figure: 'open' } }, h('th', { scope: 'row', title: hint }, title), lanes.lanes.map((lane) => h('td', {}, lane.index === 0 ? h('span', { class: 'fine-note compare-ratio' }, t.here)
       : h('span', { class: 'compare-links' }, link(lane, 'cache', t.openCache), link(lane, 'pages', t.openPages)))));
   }
 }

@@ -17,7 +17,7 @@ export class LanePicker {
     this.choices = choices;
     this.first = new Part(choices, name, `${this.id}-a`, false, () => this.#told());
     this.second = new Part(choices, '', `${this.id}-b`, true, () => this.#told());
-    this.about = h('p', { class: 'compare-note' });
+    this.about = h('p', { class: 'fine-note compare-note' });
     this.title = h('legend', {});
     this.remove = onRemove && h('button', { type: 'button', class: 'plain-button lane-remove', 'aria-label': fill(t.remove, { n: place }), title: fill(t.remove, { n: place }), on: { click: onRemove } }, icon(PATHS.cross));
     this.root = h('fieldset', { class: 'lane-picker' }, this.title, this.remove, this.first.root, this.about,
@@ -73,7 +73,7 @@ class Part {
       const output = h('output', { for: input.id }, String(option.default));
       input.addEventListener('input', () => setText(output, input.value));
       this.inputs.set(option.name, input);
-      return h('label', { class: 'lane-option', for: input.id }, h('span', {}, option.title), input, output);
+      return h('label', { class: 'note lane-option', for: input.id }, h('span', {}, option.title), input, output);
     }));
   }
 

@@ -59,8 +59,8 @@ export class CompareLanes {
     this.lineUp = h('dl', { class: 'compare-lineup' });
     this.waiting = h('div', { class: 'compare-waiting', hidden: true }, h('p', {}, t.waiting), this.lineUp);
     this.columns = h('div', { class: 'compare-columns' },
-      h('div', { class: 'compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.errors.root, this.claims.root),
-      h('div', { class: 'compare-column' }, this.charts.root));
+      h('div', { class: 'column compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.errors.root, this.claims.root),
+      h('div', { class: 'column compare-column' }, this.charts.root));
     this.run = h('div', { class: 'compare-run' }, this.summary.root, this.tape.root, this.waiting, this.columns);
     this.scroll = h('div', { class: 'compare-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.setup.root, this.run);
     root.append(this.scroll);

@@ -34,9 +34,9 @@ class CompareLens {
     this.tabs = PARTS.map((part) => h('button', {
       type: 'button', role: 'tab', class: 'lens-choice', id: `compare-tab-${part}`, 'aria-controls': 'compare-part', on: { click: () => void this.show(part) },
     }, t.tabs[part]));
-    this.end = h('div', { class: 'lens-bar-end' });
+    this.end = h('div', { class: 'cluster lens-bar-end' });
     this.body = h('div', { class: 'compare-body', id: 'compare-part', role: 'tabpanel' });
-    root.append(h('div', { class: 'lens-bar' },
+    root.append(h('div', { class: 'cluster fine-note lens-bar' },
       h('div', { class: 'lens-choices', role: 'tablist', 'aria-label': t.tabs.label, on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) } }, this.tabs), this.end), this.body);
     void this.show('lanes');
   }
@@ -53,7 +53,7 @@ class CompareLens {
     });
     this.body.setAttribute('aria-labelledby', `compare-tab-${part}`);
     replace(this.end);
-    const root = h('div', { class: `compare-part compare-part-${part}` });
+    const root = h('div', { class: `column compare-part compare-part-${part}` });
     replace(this.body, root);
     if (part === 'lanes') this.inner = new CompareLanes(root, this.ctx, this.end);
     else await this.#experiment(part, root);

@@ -67,12 +67,12 @@ export class CompareSetup {
       h('div', { class: 'compare-fields' },
         h('div', { class: 'field' }, h('label', { for: 'compare-prompt' }, t.prompt), this.prompt),
         h('div', { class: 'field' }, h('label', { for: 'compare-tokens' }, t.tokens), this.tokens)),
-      this.lanes, h('div', { class: 'buttons' }, this.add, h('button', { type: 'submit', class: 'primary' }, t.run)), this.message);
+      this.lanes, h('div', { class: 'cluster buttons' }, this.add, h('button', { type: 'submit', class: 'primary' }, t.run)), this.message);
     replace(this.root, h('h2', {}, t.title), h('p', { class: 'compare-lead' }, t.lead),
       h('h3', {}, t.presets),
       h('div', { class: 'compare-presets' }, presetsOf(choices).map((preset) => {
         const [title, note] = t.preset[preset.name];
-        return h('button', { type: 'button', class: 'preset', data: { preset: preset.name }, on: { click: () => void this.#start(preset.lanes, preset.needle ? '' : this.prompt.value, preset.maxNewTokens, preset.needle) } }, h('strong', {}, title), h('span', {}, note));
+        return h('button', { type: 'button', class: 'column preset', data: { preset: preset.name }, on: { click: () => void this.#start(preset.lanes, preset.needle ? '' : this.prompt.value, preset.maxNewTokens, preset.needle) } }, h('strong', {}, title), h('span', {}, note));
       })), form);
     this.#add(reference);
     const other = choices.find((choice) => choice.name === 'int4') ?? choices.find((choice) => choice.name !== reference);

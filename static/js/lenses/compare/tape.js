@@ -60,9 +60,9 @@ export class CompareTape {
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'compare-cell', 'aria-selected': 'true' });
     this.box = h('div', { class: 'lens-cursor compare-cursor', role: 'listbox', tabindex: 0, 'aria-label': t.cursor, 'aria-activedescendant': 'compare-cell' }, this.option);
     this.newest = h('button', { type: 'button', class: 'small-button compare-newest', hidden: true, on: { click: () => { this.#toEnd(); this.#dirty(); } } }, t.newest);
-    this.note = h('p', { class: 'compare-note' }, t.note[0], ' ', icon(UNEQUAL, 'icon unequal'), h('span', { class: 'visually-hidden' }, t.unequal), ' ', t.note[1]);
+    this.note = h('p', { class: 'fine-note compare-note' }, t.note[0], ' ', icon(UNEQUAL, 'icon unequal'), h('span', { class: 'visually-hidden' }, t.unequal), ' ', t.note[1]);
     this.frame = h('div', { class: 'compare-tape-frame', role: 'group', 'aria-label': t.label }, this.labels, this.scroll, this.box, this.newest);
-    this.exact = h('p', { class: 'compare-note', hidden: true }, fill(t.exactNote, { limit: EXACT_LIMIT }));
+    this.exact = h('p', { class: 'fine-note compare-note', hidden: true }, fill(t.exactNote, { limit: EXACT_LIMIT }));
     this.root = h('div', { class: 'compare-tape' }, this.frame, this.note, this.exact);
     this.stack = new CanvasStack(this.sticky, ['tape']);
     this.tip = new Tip(this.frame);

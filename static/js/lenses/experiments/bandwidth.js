@@ -55,20 +55,20 @@ class BandwidthView {
     this.speedTitle = h('h3', { class: 'exp-chart-title' });
     this.read = h('div', { class: 'exp-chart-box' });
     this.speed = h('div', { class: 'exp-chart-box' });
-    this.key = h('p', { class: 'exp-key' });
-    this.figures = h('dl', { class: 'exp-figures' });
+    this.key = h('p', { class: 'cluster small-note exp-key' });
+    this.figures = h('dl', { class: 'cluster exp-figures' });
     this.sum = h('p', { class: 'exp-sum' });
     this.notes = h('div', { class: 'exp-notes' });
     this.about = h('div', {});
     this.tables = h('div', { class: 'visually-hidden' });
     this.body = h('div', { class: 'exp-body', hidden: true }, this.sum,
       h('div', { class: 'exp-pair' },
-        h('figure', {}, this.readTitle, this.read, h('div', { class: 'exp-slider' }, h('label', { for: 'bandwidth-context' }, t.context), this.context, this.contextOut)),
+        h('figure', {}, this.readTitle, this.read, h('div', { class: 'cluster exp-slider' }, h('label', { for: 'bandwidth-context' }, t.context), this.context, this.contextOut)),
         h('figure', {}, this.speedTitle, this.speed, this.key)),
       this.notes, h('details', { class: 'exp-details' }, h('summary', {}, t.about), this.about), this.tables);
-    this.scroll = h('div', { class: 'exp exp-bandwidth', role: 'region', 'aria-label': t.title, tabindex: 0 },
+    this.scroll = h('div', { class: 'note exp exp-bandwidth', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)),
-      h('div', { class: 'exp-form' }, field('model', t.model, this.model), field('card', t.card, this.card), field('dtype', t.dtype, this.dtype), field('batch', t.batch, this.batch), this.figures),
+      h('div', { class: 'cluster exp-form' }, field('model', t.model, this.model), field('card', t.card, this.card), field('dtype', t.dtype, this.dtype), field('batch', t.batch, this.batch), this.figures),
       this.status, this.body);
     root.append(this.scroll);
     for (const box of [this.read, this.speed]) box.addEventListener('pointerdown', (event) => this.#point(event, box));
@@ -273,7 +273,7 @@ function sumOf(data, model, at) {
 
 /** @param {string} name @param {string} value @param {string} label */
 function figure(name, value, label) {
-  return h('div', { class: 'exp-figure', data: { figure: name } }, h('dd', {}, value), h('dt', {}, label));
+  return h('div', { class: 'column exp-figure', data: { figure: name } }, h('dd', {}, value), h('dt', {}, label));
 }
 
 /** @param {(value: string) => void} choose */
@@ -286,7 +286,7 @@ function select(choose) {
 /** @param {string} id @param {string} label @param {HTMLElement} control */
 function field(id, label, control) {
   control.id = `bandwidth-${id}`;
-  return h('div', { class: 'exp-field' }, h('label', { for: control.id }, label), control);
+  return h('div', { class: 'column fine-note exp-field' }, h('label', { for: control.id }, label), control);
 }
 
 /** @param {HTMLSelectElement} element @param {string[][]} values value and text @param {string} value */

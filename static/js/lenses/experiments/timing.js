@@ -35,24 +35,24 @@ class TimingView {
     this.root = root;
     this.ctx = ctx;
     const choice = (/** @type {'shared'|'isolated'} */ value) => h('label', { class: 'exp-choice' }, h('input', { type: 'radio', name: 'timing-regime', value, checked: value === 'shared' }), t[value]);
-    this.regime = h('fieldset', { class: 'exp-choices' }, h('legend', {}, t.regime), choice('shared'), choice('isolated'));
+    this.regime = h('fieldset', { class: 'cluster exp-choices' }, h('legend', {}, t.regime), choice('shared'), choice('isolated'));
     this.run = h('button', { type: 'submit', class: 'primary' }, t.run);
     this.note = h('span', { class: 'exp-run-note', role: 'status' });
-    this.form = h('form', { class: 'exp-form', on: { submit: (/** @type {Event} */ event) => this.#start(event) } }, this.regime, this.run, this.note);
+    this.form = h('form', { class: 'cluster exp-form', on: { submit: (/** @type {Event} */ event) => this.#start(event) } }, this.regime, this.run, this.note);
     this.title = h('h3', {});
-    this.accuracy = h('span', { class: 'exp-accuracy' });
+    this.accuracy = h('span', { class: 'strong exp-accuracy' });
     this.of = h('span', {});
-    this.chance = h('span', { class: 'exp-chance' }, t.chance);
+    this.chance = h('span', { class: 'strong' }, t.chance);
     this.before = h('p', { class: 'exp-before' });
     this.last = h('dl', { class: 'exp-last' });
     this.plot = h('div', {});
-    this.key = h('p', { class: 'exp-key' }, h('span', { class: 'exp-mark exp-mark-ring' }, t.lastKey), h('span', { class: 'exp-mark' }, icon(PATHS.cross, 'icon exp-mark-bad'), t.misjudged), h('span', {}, t.thresholdNote));
+    this.key = h('p', { class: 'cluster small-note exp-key' }, h('span', { class: 'exp-mark exp-mark-ring' }, t.lastKey), h('span', { class: 'exp-mark' }, icon(PATHS.cross, 'icon exp-mark-bad'), t.misjudged), h('span', {}, t.thresholdNote));
     this.table = h('table', {});
     this.empty = h('div', { class: 'exp-empty' }, h('p', {}, t.empty), h('p', { class: 'hint' }, t.emptyLong));
     this.body = h('div', { class: 'exp-found', hidden: true },
       h('div', { class: 'exp-outcome' }, h('div', {}, this.title, h('p', {}, this.accuracy, this.of, ' · ', this.chance), this.before), h('div', {}, h('h3', { class: 'exp-last-title' }, t.last), this.last)),
       this.plot, this.key, h('div', { class: 'visually-hidden' }, this.table));
-    this.scroll = h('div', { class: 'exp exp-timing', role: 'region', 'aria-label': t.title, tabindex: 0 },
+    this.scroll = h('div', { class: 'note exp exp-timing', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)), this.form, this.empty, this.body,
       h('section', { class: 'exp-real' }, h('h3', {}, t.realTitle), h('ul', {}, t.real.map((text) => h('li', {}, text)))));
     root.append(this.scroll);

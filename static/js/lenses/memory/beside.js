@@ -14,8 +14,8 @@ export class MemoryBeside {
 
   constructor() {
     this.list = h('dl', { class: 'memory-bars' });
-    this.note = h('p', { class: 'memory-notes' });
-    this.root = h('section', { class: 'memory-part memory-beside', 'aria-label': t.title }, h('h2', { class: 'memory-title' }, t.title), this.list, this.note);
+    this.note = h('p', { class: 'small-note memory-notes' });
+    this.root = h('section', { class: 'memory-part memory-beside', 'aria-label': t.title }, h('h2', { class: 'note memory-title' }, t.title), this.list, this.note);
   }
 
   /** @param {Header} header @param {MemoryAt} at @param {number|null} crossing the step at which the cache passed the weights */

@@ -21,10 +21,10 @@ export class FormulaView {
   /** @param {(factor: Factor|null) => void} onLight */
   constructor(onLight) {
     this.onLight = onLight;
-    this.token = h('div', { class: 'memory-line' });
-    this.held = h('div', { class: 'memory-line' });
-    this.notes = h('div', { class: 'memory-notes' });
-    this.root = h('section', { class: 'memory-part memory-formula', 'aria-label': t.label }, h('h2', { class: 'memory-title' }, t.title), this.token, this.held, this.notes);
+    this.token = h('div', { class: 'cluster memory-line' });
+    this.held = h('div', { class: 'cluster memory-line' });
+    this.notes = h('div', { class: 'small-note memory-notes' });
+    this.root = h('section', { class: 'memory-part memory-formula', 'aria-label': t.label }, h('h2', { class: 'note memory-title' }, t.title), this.token, this.held, this.notes);
   }
 
   /** @param {Header} header @param {MemoryAt} at */
@@ -85,7 +85,7 @@ export class FormulaView {
     };
     const pressed = this.pinned?.light === factor.light && this.pinned.name === factor.name;
     const button = h('button', { type: 'button', class: 'memory-factor', 'aria-pressed': String(pressed), data: { light: factor.light }, on: { pointerenter: on, pointerleave: off, focus: on, blur: off, click: press } },
-      h('span', { class: 'memory-factor-value' }, number(factor.value)), ' ', h('span', { class: 'memory-factor-name' }, factor.name));
+      h('span', { class: 'memory-factor-value' }, number(factor.value)), ' ', h('span', { class: 'small-note' }, factor.name));
     return button;
   }
 }

@@ -57,13 +57,13 @@ class MemoryLens {
     this.model = new MemoryModel(ctx.log);
     this.now = new MemoryNow();
     this.chart = h('div', { class: 'memory-chart' });
-    this.empty = h('div', { class: 'memory-empty', hidden: true });
+    this.empty = h('div', { class: 'column memory-empty', hidden: true });
     this.formula = new FormulaView((factor) => this.#light(factor));
     this.picture = new TokenPicture();
     this.beside = new MemoryBeside();
-    this.whatIf = h('p', { class: 'memory-what-if' });
-    this.bottom = h('div', { class: 'memory-bottom' }, this.formula.root, this.picture.root, this.beside.root);
-    root.append(h('div', { class: 'memory-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.now.root, this.empty, this.chart, this.bottom, this.whatIf));
+    this.whatIf = h('p', { class: 'note memory-what-if' });
+    this.bottom = h('div', { class: 'cluster memory-bottom' }, this.formula.root, this.picture.root, this.beside.root);
+    root.append(h('div', { class: 'column memory-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.now.root, this.empty, this.chart, this.bottom, this.whatIf));
   }
 
   /** @param {Scene} scene */
@@ -113,7 +113,7 @@ class MemoryLens {
     if (!isEmpty || !header) return;
     const { block_size: size, num_blocks: blocks } = header.pool;
     const long = perToken > 0 ? fill(t.empty.long, { bytes: bytes(perToken), size, capacity: bytes(blocks * size * perToken), tokens: count(blocks * size) }) : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
-    if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'memory-empty-title' }, t.empty.title), h('p', {}, long));
+    if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'strong memory-empty-title' }, t.empty.title), h('p', {}, long));
   }
 
   /** The chart follows at its own pace: numbers move with every step, drawing all of it takes longer. */

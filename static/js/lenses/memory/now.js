@@ -20,9 +20,9 @@ export class MemoryNow {
     this.rate = h('span', { class: 'memory-rate' });
     this.rateName = h('span', { class: 'memory-of' });
     this.bar = h('div', { class: 'memory-bar', 'aria-hidden': 'true' });
-    this.legend = h('ul', { class: 'memory-legend' });
-    this.root = h('div', { class: 'memory-now' },
-      h('div', { class: 'memory-figures' }, h('p', { class: 'memory-figure' }, this.held, ' ', this.of), h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName)),
+    this.legend = h('ul', { class: 'cluster memory-legend' });
+    this.root = h('div', { class: 'column memory-now' },
+      h('div', { class: 'cluster memory-figures' }, h('p', { class: 'memory-figure' }, this.held, ' ', this.of), h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName)),
       this.bar, this.legend);
   }
 

@@ -25,8 +25,8 @@ export class TokenPicture {
 
   constructor() {
     this.picture = svg('svg', { class: 'memory-token', role: 'img', preserveAspectRatio: 'xMinYMid meet' });
-    this.caption = h('p', { class: 'memory-token-caption' });
-    this.root = h('div', { class: 'memory-part memory-picture' }, h('h2', { class: 'memory-title' }, t.title), this.picture, this.caption);
+    this.caption = h('p', { class: 'small-note memory-token-caption' });
+    this.root = h('div', { class: 'memory-part memory-picture' }, h('h2', { class: 'note memory-title' }, t.title), this.picture, this.caption);
   }
 
   /** @param {Header} header */

@@ -18,9 +18,9 @@ export class PagesControls {
       type: 'button', class: 'lens-choice lens-toggle', 'aria-pressed': 'false', title: t.fullHint, on: { click: () => ui.set({ slabFull: !ui.slabFull }) },
     }, t.full);
     const key = (/** @type {'own'|'shared'|'cached'|'blank'} */ kind) => h('span', { class: 'lens-key' }, h('span', { class: `swatch swatch-page-${kind}` }), t.legend[kind]);
-    this.element = h('div', { class: 'lens-bar lens-bar-pages' },
-      h('div', { class: 'lens-legend', role: 'group', 'aria-label': t.legend.label }, key('own'), key('shared'), key('cached'), key('blank')),
-      h('div', { class: 'lens-bar-end' }, h('div', { class: 'lens-choices', role: 'group', 'aria-label': t.arrange.label }, ...this.arrangements), this.full));
+    this.element = h('div', { class: 'cluster fine-note lens-bar lens-bar-pages' },
+      h('div', { class: 'cluster lens-legend', role: 'group', 'aria-label': t.legend.label }, key('own'), key('shared'), key('cached'), key('blank')),
+      h('div', { class: 'cluster lens-bar-end' }, h('div', { class: 'lens-choices', role: 'group', 'aria-label': t.arrange.label }, ...this.arrangements), this.full));
   }
 
   update() {

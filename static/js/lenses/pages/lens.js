@@ -47,7 +47,7 @@ class PagesLens {
     this.frame = new PagesFrame(this.stack, ctx, (request, logical, block) => this.#goneSince(request, logical, block) !== null);
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'pages-block', 'aria-selected': 'false' });
     this.cursor = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': texts.pages.cursor, 'aria-activedescendant': 'pages-block' }, this.option);
-    this.empty = h('div', { class: 'lens-empty lens-empty-corner', hidden: true });
+    this.empty = h('div', { class: 'column lens-empty lens-empty-corner', hidden: true });
     this.table = h('table', {});
     this.sheet.append(this.cursor, this.empty);
     this.canvasBox.append(this.sheet);
