@@ -14,6 +14,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
 
+#: Fixtures of tests that drive a browser.
+pytest_plugins = ("tests.support.browser", "tests.support.lens_site")
+
 #: Files that take minutes: they come first, so that no process is left with one of them at the end.
 LONGEST = (
     "test_sweep",

@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_model import fake_load
-from running import Running, running
 
 from kvviz.calculator.bandwidth import Reads, bandwidth_series, contexts_up_to, step_bound
 from kvviz.calculator.cards import CARDS, find_card
 from kvviz.calculator.models import BIG_MODELS
 from kvviz.errors import ConfigError
 from kvviz.web.app import ServerConfig
+from tests.support.fake_model import fake_load
+from tests.support.running import Running, running
 
 LLAMA_8B, LLAMA_70B, DEEPSEEK = BIG_MODELS
 

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from kvviz.log.world import World
-from tests.batch_logs import batch_log, load_log
-from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
-
-__all__ = ["Site"]
+from tests.support.batch_logs import batch_log, load_log
+from tests.support.lens_site import show
 
 MODEL = """async ({header, records, cut}) => {
   const [{Log}, {BatchModel}, {latencyOf}] = await Promise.all(
@@ -37,7 +35,7 @@ def attention() -> None:
     """The batch lens asks for no frames."""
 
 
-def fold(page: Any, log: tuple[dict[str, Any], list[list[Any]]], cut: int = 10_000) -> dict[str, Any]:  # noqa: F811
+def fold(page: Any, log: tuple[dict[str, Any], list[list[Any]]], cut: int = 10_000) -> dict[str, Any]:
     page.wait_for_function("window.ready")
     header, records = log
     return dict(page.evaluate(MODEL, {"header": header, "records": records, "cut": cut}))
@@ -112,7 +110,7 @@ class Expected:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_states_and_fill_of_random_loads_are_those_that_python_finds(page: Any, seed: int) -> None:  # noqa: F811
+def test_states_and_fill_of_random_loads_are_those_that_python_finds(page: Any, seed: int) -> None:
     log = load_log(seed, **({"preemption": "swap", "num_host_blocks": 20} if seed % 2 else {}))
     expected = Expected(*log)
     found = fold(page, log, cut=7)
@@ -237,7 +235,7 @@ def after(*more: Any) -> list[Any]:
         ),
     ],
 )
-def test_a_late_token_has_the_cause_that_the_events_give(page: Any, more: Any, causes: Any) -> None:  # noqa: F811
+def test_a_late_token_has_the_cause_that_the_events_give(page: Any, more: Any, causes: Any) -> None:
     found = fold(page, by_hand(after(*more)))
     latency = found["requests"][0]["latency"]
     assert latency["medianUs"] == 10_000
@@ -247,7 +245,7 @@ def test_a_late_token_has_the_cause_that_the_events_give(page: Any, more: Any, c
     assert latency["worst"] == latency["spikes"][0]
 
 
-def test_a_long_wait_below_the_thresholds_is_no_spike(page: Any) -> None:  # noqa: F811
+def test_a_long_wait_below_the_thresholds_is_no_spike(page: Any) -> None:
     found = fold(page, by_hand(after((60_000, 77_000, [(0, "decode", 1)], []))))
     latency = found["requests"][0]["latency"]
     assert latency["worst"]["us"] == 18_000
@@ -259,7 +257,7 @@ def busy() -> tuple[dict[str, Any], list[list[Any]]]:
     return batch_log(8, preemption="swap", num_host_blocks=24, num_blocks=36)
 
 
-def test_a_click_and_enter_go_to_the_step_and_select_the_request(page: Any, busy: Any) -> None:  # noqa: F811
+def test_a_click_and_enter_go_to_the_step_and_select_the_request(page: Any, busy: Any) -> None:
     show(page, busy, "batch")
     page.evaluate("go(9)")
     spot = page.evaluate("""() => { const {space, columns} = stage.lens.frame;
@@ -286,7 +284,7 @@ def test_a_click_and_enter_go_to_the_step_and_select_the_request(page: Any, busy
     assert page.evaluate("window.leaked") is None
 
 
-def test_buttons_of_a_row_send_commands(page: Any, busy: Any) -> None:  # noqa: F811
+def test_buttons_of_a_row_send_commands(page: Any, busy: Any) -> None:
     header, records = busy
     half = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 20)
     show(page, (header, records[:half]), "batch")
@@ -305,7 +303,7 @@ def test_buttons_of_a_row_send_commands(page: Any, busy: Any) -> None:  # noqa: 
     assert page.locator(".batch-controls:visible").count() == 0
 
 
-def test_the_picture_is_also_words(page: Any, busy: Any) -> None:  # noqa: F811
+def test_the_picture_is_also_words(page: Any, busy: Any) -> None:
     show(page, busy, "batch")
     page.evaluate("go(40); stage.describe(timeline.scene())")
     said = page.locator("#stage-description").inner_text()
@@ -317,7 +315,7 @@ def test_the_picture_is_also_words(page: Any, busy: Any) -> None:  # noqa: F811
     assert page.locator(".batch-now").inner_text().startswith("step 40")
 
 
-def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:  # noqa: F811
+def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:
     log = batch_log(120, gap=8, max_running=12, num_blocks=120)
     for size in ((390, 420), (1400, 620)):
         show(page, log, "batch", size)
@@ -331,7 +329,7 @@ def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:  # noqa: F811
         assert page.evaluate("stage.numFailures") == 0
 
 
-def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any) -> None:  # noqa: F811
+def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     header, records = busy
     half = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 20)
@@ -344,7 +342,7 @@ def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any) -> None:  
         assert results.violations_count == 0, results.generate_report()
 
 
-def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy: Any) -> None:  # noqa: F811
+def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy: Any) -> None:
     """From a checkpoint on, states and pool are those of the whole log; times before it are not known."""
     header, records = busy
     pool = header["pool"]

@@ -1,7 +1,7 @@
 """A hypothesis state machine over the engine: whatever is asked in whatever order, the books balance.
 
 After every rule the block pool is checked against its own definition, and a world folded from the events alone must
-have the engine's digest. The runner (tests/stub_engine.py) fails when it reads an entry that is not the right one.
+have the engine's digest. The runner fails when it reads an entry that is not the right one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from stub_engine import StubRunner, as_json, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
 from kvviz.errors import RequestError
 from kvviz.events import SamplingParams
 from kvviz.log.world import World
+from tests.support.stub_engine import StubRunner, as_json, stub_engine
 
 STEMS = ([1, 2, 3, 4, 5, 6, 7, 8] * 4, [1, 2, 3, 4, 9, 9, 9, 9] * 4, [7] * 32)
 

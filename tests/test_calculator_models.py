@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import LATENT, WINDOW, small_model
-from small_tokenizers import byte_level
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -25,6 +23,8 @@ from kvviz.model.geometry import LayerGeometry, ModelGeometry
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
 from kvviz.model.run import ModelRun
+from tests.support.small_models import LATENT, WINDOW, small_model
+from tests.support.small_tokenizers import byte_level
 
 #: For each class small settings with which it runs with transformers 5.24, and for the others why they do not.
 CLASSES = json.loads((Path(__file__).parent / "cases" / "causal_models.json").read_text(encoding="utf-8"))

@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
-from running import ProxyPath, Running, running, wait_for
 from typer.testing import CliRunner
 
 from kvviz.commands.main import app
 from kvviz.errors import KvvizError
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser, static_root
+from tests.support.browser import Watched, static_root
+from tests.support.running import ProxyPath, Running, running, wait_for
 
 GIB, CASES = 2**30, Path(__file__).parent / "cases"
 UNITS = {
@@ -40,12 +40,6 @@ LLAMA = {
 def server() -> Iterator[Running]:
     with running(ServerConfig()) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture

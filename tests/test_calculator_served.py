@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_model import fake_load
-from running import Running, running
 
 from kvviz.calculator import Settings, Subject, calculate, listing
 from kvviz.web.app import ServerConfig
+from tests.support.fake_model import fake_load
+from tests.support.running import Running, running
 
 CASES = {
     case["id"]: case

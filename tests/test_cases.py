@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stub_engine import StubRunner
 
 from kvviz.config import EngineConfig
 from kvviz.engine.blocks import BlockPool
@@ -31,6 +30,7 @@ from kvviz.events import (
     RequestPreempted,
     SamplingParams,
 )
+from tests.support.stub_engine import StubRunner
 
 DIRECTORY = Path(__file__).parent / "cases"
 CASES = {case["id"]: case for case in json.loads((DIRECTORY / "engine.json").read_text(encoding="utf-8"))}

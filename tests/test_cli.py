@@ -18,8 +18,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from small_models import small_model
-from test_loading import small_tokenizer
 
 import kvviz
 from kvviz.bench import decode as bench
@@ -30,6 +28,8 @@ from kvviz.errors import ConfigError, RecordingError
 from kvviz.sources.loader import LoadStatus
 from kvviz.web import app as server
 from kvviz.web.app import ServerConfig
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import words_tokenizer
 
 Run = Callable[..., int]
 
@@ -92,7 +92,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "small-llama"
     small_model("llama").save_pretrained(directory)
-    small_tokenizer().save_pretrained(directory)
+    words_tokenizer().save_pretrained(directory)
     return directory
 
 
@@ -389,7 +389,7 @@ def test_bench_and_doctor_are_called(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_library_records_a_loaded_model(tmp_path: Path) -> None:
-    model, tokenizer = small_model("llama"), small_tokenizer()
+    model, tokenizer = small_model("llama"), words_tokenizer()
     seen: list[tuple[int, int]] = []
     prompts: list[int] = []
     own = model.config._attn_implementation
@@ -418,7 +418,7 @@ def test_library_records_a_loaded_model(tmp_path: Path) -> None:
 
 
 def test_library_errors_are_those_of_kvviz(tmp_path: Path) -> None:
-    model, tokenizer = small_model("llama"), small_tokenizer()
+    model, tokenizer = small_model("llama"), words_tokenizer()
     with pytest.raises(ConfigError):
         kvviz.record(model, tokenizer, "word5", block_size=0)
     with pytest.raises(RecordingError):
@@ -429,7 +429,7 @@ def test_library_errors_are_those_of_kvviz(tmp_path: Path) -> None:
 def test_library_serves_a_loaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[ServerConfig, Any]] = []
     monkeypatch.setattr(server, "run", lambda config, load=None, **options: started.append((config, load)))
-    kvviz.serve(small_model("llama"), small_tokenizer(), port=9002)
+    kvviz.serve(small_model("llama"), words_tokenizer(), port=9002)
     kvviz.serve("owner/name")
     (config, load), (other, default_load) = started
     assert config.port == 9002

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.compare_logs import (
+from tests.support.compare_logs import (
     FOUR,
     REFERENCE,
     compare_log,
@@ -21,10 +21,8 @@ from tests.compare_logs import (
     no_cache_log,
     probe_log,
 )
-from tests.page_logs import positions
-from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
-
-__all__ = ["Site"]
+from tests.support.lens_site import show
+from tests.support.page_logs import positions
 
 Log = tuple[dict[str, Any], list[list[Any]]]
 
@@ -64,13 +62,13 @@ def attention() -> None:
     """These lenses ask for no frames here."""
 
 
-def fold(page: Any, log: Log, order: list[int] | None = None) -> dict[str, Any]:  # noqa: F811
+def fold(page: Any, log: Log, order: list[int] | None = None) -> dict[str, Any]:
     page.wait_for_function("window.ready")
     header, records = log
     return dict(page.evaluate(FOLD, {"header": header, "records": records, "order": order}))
 
 
-def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600), lens: str = "compare") -> None:  # noqa: F811
+def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600), lens: str = "compare") -> None:
     show(page, log, lens, size)
     if page.locator("link[data-compare]").count() == 0:
         page.evaluate(
@@ -82,7 +80,7 @@ def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600), lens: st
     settle(page)
 
 
-def settle(page: Any) -> None:  # noqa: F811
+def settle(page: Any) -> None:
     """The lens learns its sizes one frame late."""
     for _ in range(2):
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -95,7 +93,7 @@ def four() -> Log:
 
 
 @pytest.mark.parametrize("make", [forgetting_log, lambda: forgetting_log(per_head=True), no_cache_log, compare_log])
-def test_fold_of_forgotten_entries_equals_python_in_any_order(page: Any, make: Any) -> None:  # noqa: F811
+def test_fold_of_forgotten_entries_equals_python_in_any_order(page: Any, make: Any) -> None:
     log = make()
     expected = positions(*log)
     last = len(expected) - 1
@@ -125,7 +123,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_an_altered_measurement_is_found(page: Any, four: Log, name: str) -> None:  # noqa: F811
+def test_an_altered_measurement_is_found(page: Any, four: Log, name: str) -> None:
     assert fold(page, lie(four, *LIES[name]))["wrong"] is not None
 
 
@@ -137,11 +135,11 @@ def test_an_altered_measurement_is_found(page: Any, four: Log, name: str) -> Non
         lambda event: event["dropped"].append([[]]),
     ],
 )
-def test_what_is_not_there_cannot_be_forgotten(page: Any, change: Any) -> None:  # noqa: F811
+def test_what_is_not_there_cannot_be_forgotten(page: Any, change: Any) -> None:
     assert fold(page, lie(forgetting_log(), "kv_forgotten", change))["wrong"] is not None
 
 
-def test_marks_and_probes(page: Any, four: Log) -> None:  # noqa: F811
+def test_marks_and_probes(page: Any, four: Log) -> None:
     differs = [mark for mark in fold(page, four)["marks"] if mark["kind"] == "differs"]
     first = next(event["position"] for event in measured(four[1], 4)[3] if not event["agrees"])
     assert [mark["step"] for mark in differs] == [first - 24 + 1]
@@ -149,7 +147,7 @@ def test_marks_and_probes(page: Any, four: Log) -> None:  # noqa: F811
     assert fold(page, probe_log())["probes"] == 4
 
 
-def test_captions_say_what_differs_and_what_is_forgotten(page: Any) -> None:  # noqa: F811
+def test_captions_say_what_differs_and_what_is_forgotten(page: Any) -> None:
     page.wait_for_function("window.ready")
     said = ""
     logs = [compare_log(needle=True), compare_log(inside=False), compare_log((REFERENCE, FOUR[1])), no_cache_log()]
@@ -192,7 +190,7 @@ def figures(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_figures_are_those_that_python_finds_at_every_cursor(page: Any, inside: bool) -> None:  # noqa: F811
+def test_figures_are_those_that_python_finds_at_every_cursor(page: Any, inside: bool) -> None:
     log = compare_log((*FOUR[:3], lane("contiguous", "allocation", exact=True)), inside=inside)
     open_lens(page, log)
     starts = [seq for seq, _, event in log[1] if event["type"] == "step_started"] + [len(log[1])]
@@ -211,7 +209,7 @@ def test_figures_are_those_that_python_finds_at_every_cursor(page: Any, inside: 
     )
 
 
-def test_without_a_cache_the_work_follows_the_closed_form(page: Any, four: Log) -> None:  # noqa: F811
+def test_without_a_cache_the_work_follows_the_closed_form(page: Any, four: Log) -> None:
     open_lens(page, four)
     text = page.locator(".compare-charts").inner_text()
     prompt, new = 24, 40
@@ -221,7 +219,7 @@ def test_without_a_cache_the_work_follows_the_closed_form(page: Any, four: Log) 
     assert "gqa · N" in names
 
 
-def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -> None:  # noqa: F811
+def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -> None:
     open_lens(page, four)
     first = figures(measured(four[1], 4)[3])["first_divergence"]
     page.locator(".compare-cursor").focus()
@@ -242,7 +240,7 @@ def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -
     assert page.evaluate("drawn.filter((text) => text === 'first difference').length") >= 1
 
 
-def test_columns_of_all_lanes_are_aligned_and_only_grow(page: Any, four: Log) -> None:  # noqa: F811
+def test_columns_of_all_lanes_are_aligned_and_only_grow(page: Any, four: Log) -> None:
     open_lens(page, four)
     edges = page.evaluate("stage.lens.inner.tape.edges")
     assert len(edges) == 41
@@ -252,7 +250,7 @@ def test_columns_of_all_lanes_are_aligned_and_only_grow(page: Any, four: Log) ->
     assert page.evaluate("stage.lens.inner.lanes.count") == 12
 
 
-def test_scrubbing_shows_earlier_states_again(page: Any, four: Log) -> None:  # noqa: F811
+def test_scrubbing_shows_earlier_states_again(page: Any, four: Log) -> None:
     open_lens(page, four)
     look = """(k) => { go(k); const part = root.querySelector('.compare-run');
       const points = (line) => [...line.points].map(({x, y}) => `${x.toFixed(1)},${y.toFixed(1)}`).join();
@@ -264,7 +262,7 @@ def test_scrubbing_shows_earlier_states_again(page: Any, four: Log) -> None:  # 
     assert forward == back
 
 
-def test_the_proof_of_an_exact_lane_turns_into_a_warning(page: Any, four: Log) -> None:  # noqa: F811
+def test_the_proof_of_an_exact_lane_turns_into_a_warning(page: Any, four: Log) -> None:
     open_lens(page, four)
     badge = page.locator(".lane-badge").nth(1)
     assert "✓ exact: same tokens, logits ±" in badge.inner_text()
@@ -277,7 +275,7 @@ def test_the_proof_of_an_exact_lane_turns_into_a_warning(page: Any, four: Log) -
     assert "not exact: max |Δ logit| 0.02 exceeds 0.001" in badge.inner_text()
 
 
-def test_claims_stand_beside_what_was_measured(page: Any, four: Log) -> None:  # noqa: F811
+def test_claims_stand_beside_what_was_measured(page: Any, four: Log) -> None:
     open_lens(page, four)
     rows = page.locator(".compare-claims tbody tr").all_inner_texts()
     lanes = [figures(events) for events in measured(four[1], 4)]
@@ -288,7 +286,7 @@ def test_claims_stand_beside_what_was_measured(page: Any, four: Log) -> None:  #
     assert "int4" in rows[3]
 
 
-def test_each_lane_links_to_its_own_log_and_needles_are_quoted_as_text(page: Any) -> None:  # noqa: F811
+def test_each_lane_links_to_its_own_log_and_needles_are_quoted_as_text(page: Any) -> None:
     open_lens(page, compare_log(needle=True))
     links = page.locator("tr[data-figure=open] a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert "?session=s.3&lens=cache" in links
@@ -300,7 +298,7 @@ def test_each_lane_links_to_its_own_log_and_needles_are_quoted_as_text(page: Any
     assert page.locator(".compare-kept").inner_text().count("keeps") == 1
 
 
-def test_the_menu_comes_from_the_engine_and_starts_a_run(page: Any) -> None:  # noqa: F811
+def test_the_menu_comes_from_the_engine_and_starts_a_run(page: Any) -> None:
     header, records = compare_log(capabilities=["commands"])
     header = {key: value for key, value in header.items() if key != "lanes"}
     plain = [record for record in records if not record[2]["type"].startswith("lane")]
@@ -324,7 +322,7 @@ def test_the_menu_comes_from_the_engine_and_starts_a_run(page: Any) -> None:  # 
     assert page.evaluate("sent[2].requests.map((one) => [one.needle, one.prompt])") == [[True, ""]]
 
 
-def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:  # noqa: F811
+def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:
     open_lens(page, no_cache_log())
     assert "Nothing to compare in this recording." in page.locator(".lens-compare").inner_text()
     open_lens(page, forgetting_log())
@@ -332,7 +330,7 @@ def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:  
     assert page.locator(".compare-setup a").get_attribute("href") == "?session=s&lens=compare"
 
 
-def test_inner_tabs_host_the_experiments(page: Any, four: Log) -> None:  # noqa: F811
+def test_inner_tabs_host_the_experiments(page: Any, four: Log) -> None:
     open_lens(page, four)
     page.get_by_role("tab", name="Lanes").focus()
     for name in ("bandwidth", "timing"):
@@ -343,7 +341,7 @@ def test_inner_tabs_host_the_experiments(page: Any, four: Log) -> None:  # noqa:
 
 
 @pytest.mark.parametrize(("size", "projector"), [((1100, 560), False), ((1920, 700), True), ((390, 330), False)])
-def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int], projector: bool) -> None:  # noqa: F811
+def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int], projector: bool) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page.set_viewport_size({"width": size[0], "height": size[1] + 60})
     open_lens(page, compare_log(needle=True), size)
@@ -376,7 +374,7 @@ def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int
         assert results.violations_count == 0, results.generate_report()
 
 
-def test_forgotten_entries_are_gone_from_the_cache_lens(page: Any) -> None:  # noqa: F811
+def test_forgotten_entries_are_gone_from_the_cache_lens(page: Any) -> None:
     log = forgetting_log()
     open_lens(page, log, lens="cache")
     page.evaluate("go(8)")
@@ -400,7 +398,7 @@ def until(log: Log, position: int) -> int:
     return starts[position] if position < len(starts) else len(log[1])
 
 
-def test_an_entry_that_some_heads_keep_is_dim_and_says_so(page: Any) -> None:  # noqa: F811
+def test_an_entry_that_some_heads_keep_is_dim_and_says_so(page: Any) -> None:
     log = forgetting_log(per_head=True)
     open_lens(page, log, lens="cache")
     page.evaluate("go(10)")
@@ -427,7 +425,7 @@ def test_an_entry_that_some_heads_keep_is_dim_and_says_so(page: Any) -> None:  #
     assert "Forgotten" not in found["kept"][0]
 
 
-def test_a_frame_of_four_lanes_does_not_grow_with_the_text(page: Any) -> None:  # noqa: F811
+def test_a_frame_of_four_lanes_does_not_grow_with_the_text(page: Any) -> None:
     """Frames early and late in a text of 512 tokens in turn, so that both meet the same load of the machine."""
     log = compare_log(max_new_tokens=512)
     open_lens(page, log)
@@ -451,7 +449,7 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}".rstrip("0").rstrip(".") + "×" if ratio >= 0.995 else f"{ratio:#.2g}×"
 
 
-def summary(page: Any) -> list[dict[str, str]]:  # noqa: F811
+def summary(page: Any) -> list[dict[str, str]]:
     found: list[dict[str, str]] = page.evaluate(
         """() => [...root.querySelectorAll('.summary-lane')].map((lane) => Object.fromEntries(
           ['value', 'unit', 'detail', 'harm'].map((part) =>
@@ -460,7 +458,7 @@ def summary(page: Any) -> list[dict[str, str]]:  # noqa: F811
     return found
 
 
-def test_each_lane_is_summed_up_beside_the_reference(page: Any, four: Log) -> None:  # noqa: F811
+def test_each_lane_is_summed_up_beside_the_reference(page: Any, four: Log) -> None:
     open_lens(page, four)
     starts = [seq for seq, _, event in four[1] if event["type"] == "step_started"] + [len(four[1])]
     for position in (3, 17, 40):
@@ -480,14 +478,14 @@ def test_each_lane_is_summed_up_beside_the_reference(page: Any, four: Log) -> No
         assert f"gqa: {reference['value']} per token; reference." in page.evaluate("stage.lens.describe()")
 
 
-def test_before_the_first_token_the_lanes_are_introduced(page: Any, four: Log) -> None:  # noqa: F811
+def test_before_the_first_token_the_lanes_are_introduced(page: Any, four: Log) -> None:
     open_lens(page, four)
     page.evaluate("go(0)")
     assert page.locator(".compare-lineup dd").all_inner_texts() == [one["about"] for one in four[0]["lanes"]]
     assert "not measured yet" in summary(page)[1]["harm"]
 
 
-def test_the_first_difference_is_found_again(page: Any) -> None:  # noqa: F811
+def test_the_first_difference_is_found_again(page: Any) -> None:
     log = compare_log(max_new_tokens=120)
     open_lens(page, log)
     first = figures(measured(log[1], 4)[3])["first_divergence"]
@@ -524,7 +522,7 @@ def error_log(most: float) -> Log:
     return header, records
 
 
-def test_errors_of_each_lane_are_seen_on_a_scale_of_their_own(page: Any) -> None:  # noqa: F811
+def test_errors_of_each_lane_are_seen_on_a_scale_of_their_own(page: Any) -> None:
     open_lens(page, error_log(0.0137))
     maps = page.locator(".compare-map")
     assert [one.splitlines()[-1] for one in maps.all_inner_texts()] == ["largest 1.4 %", "largest 137 %"]
@@ -543,7 +541,7 @@ def test_errors_of_each_lane_are_seen_on_a_scale_of_their_own(page: Any) -> None
     assert "Each lane has a scale of its own" in page.locator(".compare-errors").inner_text()
 
 
-def test_no_error_yet_says_why(page: Any) -> None:  # noqa: F811
+def test_no_error_yet_says_why(page: Any) -> None:
     open_lens(page, error_log(0.0))
     bits = page.locator(".compare-map").first
     assert "none yet" in bits.inner_text()
@@ -552,7 +550,7 @@ def test_no_error_yet_says_why(page: Any) -> None:  # noqa: F811
     assert page.locator(".compare-map canvas").count() == 2
 
 
-def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:  # noqa: F811
+def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:
     header, records = no_cache_log()
     header = {**header, "lane": {"index": 3, **lane("no-cache", "allocation", exact=True)}}
     open_lens(page, (header, records), lens="cache")
@@ -571,7 +569,7 @@ def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:  # noqa:
     assert said == f"{written:,} without a cache · {kept:,} with one"
 
 
-def test_a_phone_shows_every_lane_above_the_fold(page: Any, four: Log) -> None:  # noqa: F811
+def test_a_phone_shows_every_lane_above_the_fold(page: Any, four: Log) -> None:
     open_lens(page, four, (390, 300))
     page.evaluate("go(12)")
     settle(page)

@@ -17,10 +17,10 @@ from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
 from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser
-from tests.running import Running, running, wait_for
-from tests.small_models import small_model
-from tests.test_live_model import letters_tokenizer
+from tests.support.browser import Watched
+from tests.support.running import Running, running, wait_for
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import letters_tokenizer
 
 UNITS = {
     "": 1,
@@ -38,12 +38,6 @@ FIGURES = (
     *("bytes_per_token", "held_bytes", "read_bytes", "kv_projections", "kept_share", "copied_bytes"),
     *("mean_kl", "top1_agreement", "first_divergence", "perplexity", "max_abs_logit_diff"),
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> list[dict[str, Any]]:

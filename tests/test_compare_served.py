@@ -8,9 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from running import Running, Socket, running
-from small_models import small_model
-from test_live_model import PROMPT, letters_tokenizer, play
 
 from kvviz.api import compare_loaded
 from kvviz.commands.main import main
@@ -18,17 +15,12 @@ from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
-from kvviz.model.loading import from_objects
 from kvviz.sources.opening import open_loaded
 from kvviz.web.app import ServerConfig
-
-LANES = ["mqa", "sinks=12,start=2"]
-
-
-def loaded() -> Any:
-    model = small_model("llama")
-    model.generation_config.eos_token_id = None
-    return from_objects(model, letters_tokenizer(), name="small")
+from tests.support.compared import LANES, compared, loaded
+from tests.support.running import Running, Socket, running
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import letters_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +47,9 @@ def fold(header: dict[str, Any], records: list[Any]) -> World:
     return world
 
 
-def compared(server: Running, page: Socket) -> None:
-    num_logs = len(page.hellos)
-    page.do("start", config={"lanes": LANES})
-    if len(page.hellos) == num_logs:
-        page.until_type("hello")
-    page.records.clear()  # those of the log before
-    page.do("add_request", prompt=PROMPT, max_new_tokens=6)
-    play(page)
-
-
 def test_a_run_with_lanes_is_a_comparison(server: Running) -> None:
     with server.connect() as page:
-        compared(server, page)
+        compared(page)
         assert [lane["spec"] for lane in header_of(page)["lanes"]] == ["gqa", *LANES]
         assert {"gqa", "int4", "h2o", "no-cache"} <= {choice["name"] for choice in header_of(page)["lane_choices"]}
         figures = lane_figures(header_of(page), page.records)
@@ -79,7 +61,7 @@ def test_a_run_with_lanes_is_a_comparison(server: Running) -> None:
 
 def test_each_lane_is_a_session_with_its_own_log(server: Running) -> None:
     with server.connect() as page:
-        compared(server, page)
+        compared(page)
         for index in (1, 2):
             with server.connect(f"?session=live.{index}") as lane:
                 lane.until_status(lambda status: status["play"]["idle"])
@@ -95,7 +77,7 @@ def test_each_lane_is_a_session_with_its_own_log(server: Running) -> None:
 
 def test_a_saved_comparison_has_its_lanes(server: Running, tmp_path: Path) -> None:
     with server.connect() as page:
-        compared(server, page)
+        compared(page)
         data = httpx.get(f"{server.url}/api/sessions/live/recording", trust_env=False).content
         recording = Recording.open(data)
         assert [lane.header["lane"]["spec"] for lane in recording.lanes] == LANES
@@ -181,7 +163,7 @@ def test_wrong_commands_in_a_comparison_are_refused(server: Running) -> None:
         assert "There is no lane" in refused(page, "start", config={"lanes": ["int5"]})
         for spec in ("small=60000", "offload=60000"):
             assert "a pool may take" in refused(page, "start", config={"lanes": [spec]})
-        compared(server, page)
+        compared(page)
         assert "nothing can branch" in refused(page, "fork", request_id=0, position=44)
         assert "one text" in refused(page, "add_request", prompt="fox", num_samples=2)
         page.do("start", config={})

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import LATENT, greedy_ids, plain_logits, prompt_ids, small_model
 from transformers import PreTrainedModel
 
 from kvviz.comparison.comparison import Comparison
@@ -20,6 +19,7 @@ from kvviz.errors import ConfigError, RequestError
 from kvviz.events import SamplingParams
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
+from tests.support.small_models import LATENT, greedy_ids, plain_logits, prompt_ids, small_model
 
 NUM_NEW = 12
 PROMPT_LENGTH = 29

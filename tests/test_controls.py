@@ -11,10 +11,10 @@ import pytest
 
 from kvviz.log.recording import write_recording
 from kvviz.web.app import ServerConfig
-from tests.page_logs import make_log
-from tests.page_model import page_load
-from tests.running import Running, running
-from tests.test_page_live import View, browser  # noqa: F401
+from tests.support.page_logs import make_log
+from tests.support.page_model import page_load
+from tests.support.page_view import View
+from tests.support.running import Running, running
 
 SCENARIOS = (
     "shared_prompt",
@@ -60,7 +60,7 @@ def live(recordings: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def view(browser: Any, live: Running) -> Iterator[View]:  # noqa: F811
+def view(browser: Any, live: Running) -> Iterator[View]:
     view = View(browser, f"{live.url}/?session=live")
     view.until(lambda state: state["kind"] == "live" and state["model"]["state"] == "ready")
     if view.state()["head"] == 0:
@@ -180,7 +180,7 @@ def test_a_scenario_is_named_to_the_engine_and_shown_in_its_lens(view: View) -> 
     assert view.page.locator("[data-scenario]").count() == len(SCENARIOS)
 
 
-def test_while_replaying_a_scenario_opens_its_recording(browser: Any, recordings: Path) -> None:  # noqa: F811
+def test_while_replaying_a_scenario_opens_its_recording(browser: Any, recordings: Path) -> None:
     with running(ServerConfig(recordings_dir=recordings)) as server:
         view = View(browser, f"{server.url}/")
         first = view.page.evaluate("kvviz.ctx.log.sessionId")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import PagedRun, greedy_ids, plain_logits
 
 from kvviz.config import EngineConfig
 from kvviz.experiments.scenarios import RECORDINGS, find_scenario, open_performance
@@ -16,6 +15,7 @@ from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
 from kvviz.model.run import ModelRun
+from tests.support.small_models import PagedRun, greedy_ids, plain_logits
 
 PROMPT = "Gravity explains why the tides of the sea follow the Moon, and also why"
 NUM_NEW = 24

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import small_model
-from small_tokenizers import byte_level
-from stub_engine import StubRunner, as_json, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.events import Event, SamplingParams
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import byte_level
+from tests.support.stub_engine import StubRunner, as_json, stub_engine
 
 SAMPLED = SamplingParams(temperature=1.0)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from stub_engine import StubRunner
 
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
 from kvviz.engine.runner import Sample, StepResult
 from kvviz.log.event_log import EventLog
 from kvviz.log.world import World
+from tests.support.stub_engine import StubRunner
 
 
 def result(*samples: Sample | None) -> StepResult:

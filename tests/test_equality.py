@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_models import (
+from transformers.cache_utils import DynamicCache
+
+from kvviz.config import EngineConfig
+from kvviz.errors import ModelError
+from kvviz.model.instrumented import InstrumentedModel
+from tests.support.small_models import (
     LATENT,
     OLD_SIZES,
     WINDOW,
@@ -14,11 +19,6 @@ from small_models import (
     prompt_ids,
     small_model,
 )
-from transformers.cache_utils import DynamicCache
-
-from kvviz.config import EngineConfig
-from kvviz.errors import ModelError
-from kvviz.model.instrumented import InstrumentedModel
 
 FAMILIES: dict[str, dict[str, object]] = {
     "gpt2": OLD_SIZES,

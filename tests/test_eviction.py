@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 
-from stub_engine import StubRunner
-
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
 from kvviz.log.event_log import EventLog
 from kvviz.log.world import World
+from tests.support.stub_engine import StubRunner
 
 NUM_STEPS = 500
 NUM_BLOCKS, BLOCK_SIZE = 12, 4

@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from small_models import small_model
-from test_live_model import letters_tokenizer
 
 from kvviz.model.loading import from_objects
 from kvviz.sources.opening import open_loaded
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser
-from tests.running import Running, running, wait_for
+from tests.support.browser import Watched
+from tests.support.running import Running, running, wait_for
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import letters_tokenizer
 
 SIZES = {"desk": (1440, 900), "projector": (1920, 1080), "phone": (390, 844)}
 MOUNT = """async ({name, probes}) => {
@@ -34,12 +34,6 @@ MOUNT = """async ({name, probes}) => {
   window.redraw = () => { stage.dirty = new Set(['world', 'ui', 'size', 'theme']); kvviz.wake(); };
   redraw();
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +369,7 @@ def test_axe_finds_nothing(page: Any, theme: str) -> None:
 
 
 def test_the_texts_are_in_one_catalogue() -> None:
-    from tests.browser import static_root
+    from tests.support.browser import static_root
 
     for name in ("bandwidth", "bandwidth-charts", "timing", "timing-plot"):
         source = (static_root() / "js" / "lenses" / "experiments" / f"{name}.js").read_text(encoding="utf-8")

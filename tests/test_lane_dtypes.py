@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import LATENT, prompt_ids, small_model
 
 from kvviz.comparison.comparison import Comparison
 from kvviz.comparison.figures import lane_figures
@@ -15,6 +14,7 @@ from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.rotation import check_rotation, find_rotation
+from tests.support.small_models import LATENT, prompt_ids, small_model
 
 DTYPES = {torch.float64: 8, torch.float32: 4, torch.bfloat16: 2, torch.float16: 2}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_models import prompt_ids, small_model
 
 from kvviz.comparison.comparison import Comparison
 from kvviz.comparison.lane import parse_lanes
 from kvviz.config import EngineConfig
 from kvviz.model.instrumented import InstrumentedModel
+from tests.support.small_models import prompt_ids, small_model
 
 BLOCK_SIZE = 4
 

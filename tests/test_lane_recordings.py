@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_compare_served import loaded
 
 from kvviz.api import compare_loaded
 from kvviz.commands import compare as comparing
@@ -18,6 +17,7 @@ from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
 from kvviz.log import recording
 from kvviz.log.recording import Recording
+from tests.support.compared import loaded
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from running import Running, running
-from test_compare_served import LANES, compared, loaded
 
 from kvviz.api import compare_loaded
 from kvviz.sessions.limits import Limits
 from kvviz.sources.opening import open_loaded
 from kvviz.web.app import ServerConfig
+from tests.support.compared import LANES, compared, loaded
+from tests.support.running import Running, running
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_lane_that_many_open_at_once_is_one_session(server: Running, tmp_path:
 @pytest.mark.parametrize("number", ["01", "١", "1.1", "0", "-1", "100"])
 def test_a_lane_has_one_id(server: Running, number: str) -> None:
     with server.connect() as page:
-        compared(server, page)
+        compared(page)
     assert httpx.get(f"{server.url}/api/sessions/live.1/norms/0", trust_env=False).status_code == 200
     other = httpx.get(f"{server.url}/api/sessions/live.{number}/norms/0", trust_env=False)
     assert (other.status_code, other.json()["code"]) == (404, "no_such_session")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stub_engine import as_records, busy_log
 
 from kvviz.errors import MissingError
 from kvviz.events import (
@@ -20,6 +19,7 @@ from kvviz.events import (
 )
 from kvviz.log.slots import SlotLedger
 from kvviz.log.world import World
+from tests.support.stub_engine import as_records, busy_log
 
 REASON = AllocationReason(code="prompt", num_tokens=1, num_blocks_held=0)
 

@@ -7,35 +7,20 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from running import Running, Socket, running
-from small_models import VOCABULARY, small_model
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from kvviz.log.frames import decode_pack
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
-from kvviz.model.loading import from_objects
 from kvviz.sources.controls import RunSettings
 from kvviz.sources.opening import open_loaded
 from kvviz.web.app import ServerConfig
-
-PROMPT = "the quick brown fox jumps over the lazy dog"
-
-
-def letters_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per ASCII character."""
-    tokenizer = Tokenizer(models.WordLevel({chr(code): code for code in range(VOCABULARY)}, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("[\\s\\S]"), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?")
+from tests.support.compared import PROMPT, loaded
+from tests.support.running import Running, Socket, running
 
 
 @pytest.fixture(scope="module")
 def open_model() -> Any:
-    model = small_model("llama")
-    model.generation_config.eos_token_id = None
-    loaded = from_objects(model, letters_tokenizer(), name="small")
-    return open_loaded(loaded, frame_bytes=2**24, max_pool_bytes=2**24)
+    return open_loaded(loaded(), frame_bytes=2**24, max_pool_bytes=2**24)
 
 
 @pytest.fixture
@@ -49,15 +34,9 @@ def tokens(page: Socket, request_id: int = 0) -> list[int]:
     return [e["token_id"] for e in events if e["type"] == "token_sampled" and e["request_id"] == request_id]
 
 
-def play(page: Socket) -> None:
-    page.do("set_rate", steps_per_second=None)
-    page.do("play")
-    page.until_status(lambda status: status["play"]["idle"])
-
-
 def test_the_folded_world_has_the_engines_digest_at_every_step(server: Running) -> None:
     with server.connect() as page:
-        play(page)
+        page.play()
         pool = page.hellos[0]["header"]["pool"]
         world = World(pool["num_blocks"], pool["block_size"])
         num_steps = 0
@@ -97,7 +76,7 @@ def test_a_past_step_never_shows_present_tensors(server: Running) -> None:
         page.do("start", config={"num_blocks": 8, "block_size": 8, "prefix_cache": False})
         for _ in range(2):
             page.do("add_request", prompt=PROMPT, max_new_tokens=10, template=False)
-            play(page)
+            page.play()
         first = next(record for record in page.records if record[2]["type"] == "kv_written")
         gone = client.get(f"entry?request=0&position=0&layer=0&write_seq={first[0]}")
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
@@ -106,7 +85,7 @@ def test_a_past_step_never_shows_present_tensors(server: Running) -> None:
 
 def test_a_saved_session_replays_as_it_was(server: Running) -> None:
     with server.connect() as page, httpx.Client(base_url=server.url, trust_env=False) as client:
-        play(page)
+        page.play()
         saved = client.get("/api/sessions/live/recording")
         assert saved.status_code == 200
         recording = Recording.open(saved.content)
@@ -158,7 +137,7 @@ def test_each_request_of_a_step_is_served_live_and_from_its_recording(server: Ru
 
 def test_sessions_that_take_turns_compute_what_one_alone_does(server: Running) -> None:
     with server.connect() as alone:
-        play(alone)
+        alone.play()
         expected = tokens(alone)
     pages = [server.connect("?session=new") for _ in range(2)]
     for page in pages:

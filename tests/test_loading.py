@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from small_models import small_model
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, ViTConfig
+from transformers import ViTConfig
 
 from kvviz.errors import ConfigError, ModelError
 from kvviz.model.loading import check_dtype, fingerprint_of, from_objects, load
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import words_tokenizer
 
 if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
@@ -39,18 +39,11 @@ def quiet(state: str, fraction: float | None, message: str) -> None:
     """No progress."""
 
 
-def small_tokenizer() -> PreTrainedTokenizerFast:
-    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"word{number}": number for number in range(3, 128)}}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
-
-
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     directory = tmp_path / "small-llama"
     small_model("llama").save_pretrained(directory)
-    small_tokenizer().save_pretrained(directory)
+    words_tokenizer().save_pretrained(directory)
     return directory
 
 
@@ -148,7 +141,7 @@ def test_missing_tokenizer_is_one_sentence(tmp_path: Path) -> None:
 
 def test_objects_are_described() -> None:
     model = small_model("gpt2")
-    loaded = from_objects(model.train(), small_tokenizer(), name="mine")
+    loaded = from_objects(model.train(), words_tokenizer(), name="mine")
     assert loaded.model is model
     assert not model.training
     assert (loaded.name, loaded.dtype) == ("mine", "float32")

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 import pytest
-from stub_engine import as_records, busy_log, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.events import StepStarted
 from kvviz.log.event_log import EventLog
 from kvviz.log.world import World
+from tests.support.stub_engine import as_records, busy_log, stub_engine
 
 
 def filled(num_records: int, **options: Any) -> EventLog:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stub_engine import stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.engine.hashes import extend_hashes
 from kvviz.engine.memory import PrefixMemory
 from kvviz.events import LookupReason, PrefixLookedUp
+from tests.support.stub_engine import stub_engine
 
 FIRST = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 

@@ -18,15 +18,13 @@ from kvviz.log.world import World
 from kvviz.web.app import ServerConfig
 from kvviz.web.assets import find_assets
 from kvviz.web.plotly import SCRIPT, find_plotly
-from tests.browser import Watched
-from tests.compare_logs import forgetting_log, no_cache_log
-from tests.memory_fold import Log, memory_of
-from tests.page_logs import FakeRunner, WordText, make_log, make_serving_log
-from tests.page_logs import header as small_header
-from tests.running import running
-from tests.test_lenses import Site, browser, context, page, show, site  # noqa: F401
-
-__all__ = ["Site"]
+from tests.support.browser import Watched
+from tests.support.compare_logs import forgetting_log, no_cache_log
+from tests.support.lens_site import show
+from tests.support.memory_fold import Log, memory_of
+from tests.support.page_logs import FakeRunner, WordText, make_log, make_serving_log
+from tests.support.page_logs import header as small_header
+from tests.support.running import running
 
 RECORDINGS = sorted(find_assets().recordings.glob("*.kvviz"))
 
@@ -62,7 +60,7 @@ def read_recording(path: Path) -> Log:
         return header, [json.loads(line) for line in file.read("events.ndjson").splitlines()]
 
 
-def folded(page: Any, log: Log, checkpoint: Any = None, chunk: int = 10**9) -> list[dict[str, Any]]:  # noqa: F811
+def folded(page: Any, log: Log, checkpoint: Any = None, chunk: int = 10**9) -> list[dict[str, Any]]:
     header, records = log
     values = {"header": header, "records": records, "checkpoint": checkpoint, "chunk": chunk}
     return list(page.evaluate(FOLD, values))
@@ -76,7 +74,7 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
             assert ours[name] == pytest.approx(theirs[name], abs=1e-6), f"position {position}: {name}"
 
 
-def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600)) -> None:  # noqa: F811
+def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600)) -> None:
     """The lens on a page that has its style sheet and plotly's script."""
     page.route(f"**/vendor/{SCRIPT}", lambda route: route.fulfill(path=find_plotly() / SCRIPT))
     show(page, log, "memory", size)
@@ -88,7 +86,7 @@ def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600)) -> None:
     page.evaluate("() => { window.lens = () => stage.lens; stage.dirty.add('size'); draw(); }")
 
 
-def wait_for_chart(page: Any) -> None:  # noqa: F811
+def wait_for_chart(page: Any) -> None:
     page.wait_for_selector(".plot-area .main-svg", timeout=60_000)
     page.wait_for_function("document.querySelector('.plot-message').hidden")
 
@@ -154,7 +152,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_every_slot_at_every_position_is_where_pythons_fold_has_it(page: Any, name: str) -> None:  # noqa: F811
+def test_every_slot_at_every_position_is_where_pythons_fold_has_it(page: Any, name: str) -> None:
     log = LOGS[name]()
     expected = memory_of(log)
     assert any(at["held"] for at in expected) or name == "no cache"
@@ -162,7 +160,7 @@ def test_every_slot_at_every_position_is_where_pythons_fold_has_it(page: Any, na
     same(folded(page, log, chunk=7), expected)  # as it comes from an engine at work
 
 
-def test_a_log_that_begins_with_a_checkpoint_goes_on_from_it(page: Any) -> None:  # noqa: F811
+def test_a_log_that_begins_with_a_checkpoint_goes_on_from_it(page: Any) -> None:
     header, records = make_serving_log()
     world, cut = World(header["pool"]["num_blocks"], header["pool"]["block_size"]), len(records) // 2
     while records[cut][2]["type"] != "step_started":
@@ -188,7 +186,7 @@ def by_hand() -> Log:
     return head, log.records()
 
 
-def test_waste_and_crossing_by_hand(page: Any) -> None:  # noqa: F811
+def test_waste_and_crossing_by_hand(page: Any) -> None:
     """6 tokens take 2 blocks (8 slots): 2 lie empty; with 7 tokens 1, with 8 none."""
     log = by_hand()
     at = folded(page, log)
@@ -235,7 +233,7 @@ GEOMETRIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
-def test_the_formula_is_that_of_the_model(page: Any, name: str) -> None:  # noqa: F811
+def test_the_formula_is_that_of_the_model(page: Any, name: str) -> None:
     """Every factor is on screen, and their product is what the header says a token takes."""
     case = GEOMETRIES[name]
     header, records = by_hand()
@@ -261,7 +259,7 @@ def test_the_formula_is_that_of_the_model(page: Any, name: str) -> None:  # noqa
     assert ("2 of 8 layers store nothing" in notes and "5 layers look back 512 tokens" in notes) == (name == "mixed")
 
 
-def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:  # noqa: F811
+def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:
     log = read_recording(next(path for path in RECORDINGS if "swap" in path.name))
     expected, per_token = memory_of(log), log[0]["pool"]["bytes_per_token"]
     assert per_token == 46_080
@@ -310,7 +308,7 @@ def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:  # noqa: 
     assert drawn["host"] == [at["host"] * per_token for at in expected]
 
 
-def test_more_than_eight_requests_are_grouped_and_named(page: Any) -> None:  # noqa: F811
+def test_more_than_eight_requests_are_grouped_and_named(page: Any) -> None:
     log = read_recording(next(path for path in RECORDINGS if "twelve" in path.name))
     open_lens(page, log)
     page.evaluate("go(12)")
@@ -325,7 +323,7 @@ def test_more_than_eight_requests_are_grouped_and_named(page: Any) -> None:  # n
     assert total == at["stored"]
 
 
-def test_a_factor_lights_what_it_counts(page: Any) -> None:  # noqa: F811
+def test_a_factor_lights_what_it_counts(page: Any) -> None:
     open_lens(page, make_serving_log())
     page.evaluate("go(12)")
     wait_for_chart(page)
@@ -342,7 +340,7 @@ def test_a_factor_lights_what_it_counts(page: Any) -> None:  # noqa: F811
     assert "6 layers keeps its own" in page.locator(".memory-token-caption").inner_text()
 
 
-def test_nothing_is_empty_before_the_first_write(page: Any) -> None:  # noqa: F811
+def test_nothing_is_empty_before_the_first_write(page: Any) -> None:
     header, records = by_hand()
     first = next(seq for seq, _, event in records if event["type"] == "step_started")
     open_lens(page, (header, records[:first]))
@@ -357,7 +355,7 @@ def test_nothing_is_empty_before_the_first_write(page: Any) -> None:  # noqa: F8
     assert page.locator(".memory-of").first.inner_text() == "held of 8 KiB · 2 of 4 blocks"
 
 
-def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:  # noqa: F811
+def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:
     ops = [Start(op="start", id="a", tokens=list(range(10))), Append(op="append", id="a", tokens=[3, 4])]
     workload = Workload(block_size=4, num_blocks=8, ops=ops)
     log = EventLog(8, 4, max_records=1000)
@@ -374,7 +372,7 @@ def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:  # noqa: F811
     assert page.locator(".memory-beside").is_hidden()
 
 
-def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:  # noqa: F811
+def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:
     header, records = make_serving_log(num_requests=7)
     many = repeated(records, 100_000)
     costs = page.evaluate(
@@ -407,7 +405,7 @@ def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:  # noqa: F81
 
 
 @pytest.mark.parametrize(("size", "projector"), [((1060, 560), False), ((1900, 640), True), ((390, 420), False)])
-def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int], projector: bool) -> None:  # noqa: F811
+def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int], projector: bool) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page.set_viewport_size({"width": size[0], "height": size[1] + 60})
     page.evaluate("(on) => { document.documentElement.dataset.projector = on; }", "on" if projector else "off")
@@ -438,7 +436,7 @@ def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int]
     page.evaluate("document.documentElement.dataset.projector = 'off'")
 
 
-def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:  # noqa: F811
+def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:
     log = make_serving_log()
     open_lens(page, log)
     page.evaluate("go(14)")
@@ -455,7 +453,7 @@ def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:  # noqa: F81
     assert page.evaluate("stage.numFailures") == 0
 
 
-def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:  # noqa: F811
+def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:
     path = next(path for path in RECORDINGS if "swap" in path.name)
     header, records = read_recording(path)
     at = memory_of((header, records))[27]

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import small_model
-from small_tokenizers import byte_level
 
 from kvviz.config import EngineConfig
 from kvviz.engine.runner import Segment, StepResult
@@ -17,6 +15,8 @@ from kvviz.log.world import World
 from kvviz.model import run as module
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import byte_level
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,10 +14,10 @@ import pytest
 
 from kvviz.events import EVENT_TYPES
 from kvviz.log.digest import digest
-from tests.browser import open_browser, static_root
-from tests.page_logs import header as make_header
-from tests.page_logs import make_log, positions
-from tests.serving import Load, run_load
+from tests.support.browser import static_root
+from tests.support.page_logs import header as make_header
+from tests.support.page_logs import make_log, positions
+from tests.support.serving import Load, run_load
 
 ORIGIN = "http://kvviz.test"
 
@@ -32,12 +32,6 @@ SETUP = """async ({header, records, checkpoint, firstSeq}) => {
   log.append(records);
   Object.assign(window, {log, timeline, toCheckpoint});
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture

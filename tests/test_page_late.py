@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 from kvviz.commands.main import app
 from kvviz.log.recording import write_recording
 from kvviz.web.app import ServerConfig
-from tests.browser import open_browser
-from tests.page_logs import make_log
-from tests.page_model import page_load
-from tests.running import Running, running
-from tests.test_page_live import View
+from tests.support.page_logs import make_log
+from tests.support.page_model import page_load
+from tests.support.page_view import View
+from tests.support.running import Running, running
 
 #: As long as two and a half chunks of prefill; one character is one token.
 LONG_PROMPT = "a prompt of some length, which " * 5
@@ -38,12 +37,6 @@ const look = () => {
 };
 requestAnimationFrame(look);
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")

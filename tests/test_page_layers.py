@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.browser import static_root
+from tests.support.browser import static_root
 
 ROOT = static_root() / "js"
 ROW = re.compile(r"^\| `(?P<folder>[^`]+)` \| (?P<holds>[^|]+) \| ?(?P<allowed>[^|]*)\|$", re.M)

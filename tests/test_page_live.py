@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,11 @@ import pytest
 from kvviz.log.recording import write_recording
 from kvviz.sessions.limits import Limits
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser
-from tests.page_logs import make_log
-from tests.page_model import page_load
-from tests.running import Running, running, wait_for
-
-STATE = """() => {
-  const {timeline, log, ui} = kvviz.ctx;
-  return {kind: log.kind, head: timeline.head, position: timeline.position, progress: timeline.progress,
-    pinned: timeline.pinned, moving: timeline.moving, playing: kvviz.transport.status?.play.playing ?? false,
-    finished: timeline.keyframes.at(timeline.head).numFinished,
-    wrong: timeline.keyframes.wrong, folded: timeline.keyframes.done, lens: ui.lens,
-    connection: kvviz.transport.state, model: kvviz.transport.status?.model,
-    takeover: kvviz.takeover.automatic};
-}"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
+from tests.support.browser import Watched
+from tests.support.page_logs import make_log
+from tests.support.page_model import page_load
+from tests.support.page_view import View
+from tests.support.running import Running, running, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -64,55 +49,6 @@ def replay(recordings: Path) -> Iterator[Running]:
     """A server with recordings only."""
     with running(ServerConfig(recordings_dir=recordings)) as server:
         yield server
-
-
-class View:
-    """An open page with short names for what tests ask of it."""
-
-    def __init__(self, browser: Any, url: str, **options: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
-        self.page = self.context.new_page()
-        self.watched = Watched(self.page, url.split("/")[2])
-        self.page.goto(url)
-        self.page.wait_for_selector("html[data-ready=yes]")
-
-    def state(self) -> dict[str, Any]:
-        return dict(self.page.evaluate(STATE))
-
-    def until(self, condition: Callable[[dict[str, Any]], Any], timeout_s: float = 40) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            state = self.state()
-            if condition(state):
-                return state
-            assert time.monotonic() < deadline, f"it did not happen in time: {state}"
-            time.sleep(0.03)
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def fold(self, position: int) -> str:
-        """The page's folded world at a position, as a checkpoint."""
-        return str(
-            self.page.evaluate(
-                "async k => JSON.stringify((await import('./static/js/core/checkpoint.js'))"
-                ".toCheckpoint(kvviz.ctx.timeline.keyframes.at(k)))",
-                position,
-            )
-        )
-
-    def run_to_the_end(self) -> dict[str, Any]:
-        """Play as fast as the engine can until it has nothing to do."""
-        self.page.select_option(".speed", "max")
-        if not self.state()["playing"]:
-            self.press("Space")
-        self.until(lambda state: state["head"] > 0 and not state["playing"] and not state["moving"])
-        return self.until(lambda state: state["folded"])
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.watched.foreign == []
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser import ARGUMENTS, Watched, require_browser
-from running import ProxyPath, running
 
 from kvviz.web.app import ServerConfig
 from kvviz.web.assets import find_assets
+from tests.support.browser import ARGUMENTS, Watched, require_browser
+from tests.support.running import ProxyPath, running
 
 PREFIX = "/proxy/8000"
 

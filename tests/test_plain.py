@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-from fake_model import fake_load
-from page_logs import make_log
-from running import running
 
 from kvviz.errors import RecordingError, RequestError
 from kvviz.log.recording import Recording, write_recording
 from kvviz.messages import shown
 from kvviz.sources.controls import MAX_ID, RunSettings, Start, parse_command
+from tests.support.fake_model import fake_load
+from tests.support.page_logs import make_log
+from tests.support.running import running
 
 #: Words of Python and of its libraries, which nobody who sends a command has to know.
 FOREIGN = re.compile(

@@ -15,13 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
-from running import Running, running
 
 import kvviz.web.plotly
 from kvviz.web.app import ServerConfig
 from kvviz.web.guard import CONTENT_SECURITY_POLICY, SECURITY_HEADERS
 from kvviz.web.plotly import SCRIPT
-from tests.browser import Watched, open_browser
+from tests.support.browser import Watched
+from tests.support.running import Running, running
 
 HTML = """<!doctype html><html lang="en" data-theme="dark"><head><title>chart</title>
 <link rel="stylesheet" href="static/css/tokens.css"><link rel="stylesheet" href="static/css/reset.css">
@@ -49,12 +49,6 @@ DRAW = """async () => {
 def server() -> Iterator[Running]:
     with running(ServerConfig()) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_models import small_model
-from small_tokenizers import byte_level
 
 import kvviz
 from kvviz.commands.main import app
 from kvviz.engine.runner import Sample, Segment, StepResult
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import byte_level
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from stub_engine import as_json, busy_log
 
 from kvviz.config import EngineConfig
 from kvviz.errors import KvvizError, MissingError, RecordingError
@@ -24,6 +23,7 @@ from kvviz.log import recording as module
 from kvviz.log.frames import StepFrame, decode_pack, quantise_rows
 from kvviz.log.recording import Recording, write_recording
 from kvviz.log.world import World
+from tests.support.stub_engine import as_json, busy_log
 
 LAYERS, HEADS, KV_HEADS, DIM = 2, 4, 2, 3
 Members = dict[str, bytes]

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from stub_engine import stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.engine.runner import Sample
 from kvviz.errors import ConfigError
 from kvviz.events import SamplingParams
 from kvviz.model.sampler import Sampler, _keep
+from tests.support.stub_engine import stub_engine
 
 VOCABULARY = 50
 

@@ -13,21 +13,15 @@ from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
 from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser
-from tests.running import Running, running, wait_for
-from tests.scenario_page import check_page
-from tests.test_scenarios import SHOWS
+from tests.support.browser import Watched
+from tests.support.running import Running, running, wait_for
+from tests.support.scenario_page import check_page
+from tests.support.scenario_shows import SHOWS
 
 pytestmark = pytest.mark.weights
 
 #: Those of the menu: the other two are recordings of single requests.
 LIVE = [name for name in SHOWS if name not in ("first-minute", "long-prompt")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_model import fake_load
-from running import ProxyPath, Running, running
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -25,6 +23,8 @@ from kvviz.web.app import ServerConfig, bind, create_app, page_url
 from kvviz.web.guard import CONTENT_SECURITY_POLICY
 from kvviz.web.routes import api_routes
 from kvviz.web.static import MEDIA_TYPES
+from tests.support.fake_model import fake_load
+from tests.support.running import ProxyPath, Running, running
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Many requests at once: nobody starves, leaks or is lost, and each one's tokens are those of its solo run.
 
-The loads run on the real engine. With the stub runner (tests/stub_engine.py) every entry that is read is checked by
+The loads run on the real engine. With the stub runner every entry that is read is checked by
 what it must be made of; with small models the tokens are compared with transformers' own `generate()`.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from serving import run_load
-from small_models import FILLED_KINDS, BatchRun, greedy_ids, prompt_ids, small_model
-from stub_engine import StubRunner, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
 from kvviz.events import BlockCopied, PrefixCacheReset, RequestForked, RequestPreempted
 from kvviz.model.instrumented import InstrumentedModel
+from tests.support.serving import run_load
+from tests.support.small_models import FILLED_KINDS, BatchRun, greedy_ids, prompt_ids, small_model
+from tests.support.stub_engine import StubRunner, stub_engine
 
 SEEDS = range(24)
 

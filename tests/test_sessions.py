@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_model import FakeModel, fake_load
-from running import running, wait_for
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, KvvizError, ModelError, RequestError
@@ -29,6 +27,8 @@ from kvviz.sources.turns import Turns
 from kvviz.sources.worker import NICENESS, Worker
 from kvviz.web.app import ServerConfig
 from kvviz.web.assets import find_assets
+from tests.support.fake_model import FakeModel, fake_load
+from tests.support.running import running, wait_for
 
 FIRST = AddRequest(command="add_request", prompt="hello there", max_new_tokens=8)
 

@@ -12,7 +12,6 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_caches import slow_counts
 
 from kvviz.errors import TraceError
 from kvviz.traces import batches as batching
@@ -22,6 +21,7 @@ from kvviz.traces.lines import Request
 from kvviz.traces.results import MAX_POINTS
 from kvviz.traces.simulation import POLICIES, simulate, sweep, sweep_lru
 from kvviz.traces.trace import StoredTrace
+from tests.support.slow_caches import slow_counts
 
 BLOCK = 4
 

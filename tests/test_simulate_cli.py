@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slow_caches import slow_counts
 
 from kvviz.bench import simulate as bench_simulate
 from kvviz.commands import main as cli
@@ -26,6 +25,7 @@ from kvviz.traces.cache_size import blocks_in, size_bytes
 from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
 from kvviz.traces.lines import LineReader, Request
 from kvviz.traces.trace import TraceFile
+from tests.support.slow_caches import slow_counts
 
 Run = Callable[..., tuple[int, str, str]]
 GOOD: dict[str, Any] = {"timestamp": 0, "input_length": 1_500, "output_length": 5, "hash_ids": [1, 2, 3]}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_models import WINDOW, prompt_ids, small_model
 
 from kvviz.config import EngineConfig
 from kvviz.errors import MissingError
@@ -19,6 +18,7 @@ from kvviz.log.recording import Recording, write_recording
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun
+from tests.support.small_models import WINDOW, prompt_ids, small_model
 
 PROMPTS = [prompt_ids(length, seed) for length, seed in ((11, 1), (26, 2), (5, 3))]
 NUM_NEW = 9

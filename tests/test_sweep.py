@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 import torch
-from small_models import LATENT, OLD_SIZES, SIZES, WINDOW, PagedRun, plain_logits, prompt_ids
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
 from kvviz.model.instrumented import InstrumentedModel
+from tests.support.small_models import LATENT, OLD_SIZES, SIZES, WINDOW, PagedRun, plain_logits, prompt_ids
 
 #: How many run with transformers 5.24; may only grow.
 MIN_RUNNING = 90

@@ -23,8 +23,8 @@ from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
 from kvviz.model.run import ModelRun
-from tests.small_models import small_model
-from tests.small_tokenizers import byte_level
+from tests.support.small_models import small_model
+from tests.support.small_tokenizers import byte_level
 
 SEEDS = range(5)
 NUM_PROBES = 40

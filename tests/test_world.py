@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from serving import Load, run_load
-from stub_engine import as_records, busy_log, stub_engine
 
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
@@ -19,6 +17,8 @@ from kvviz.events import EVENT_TYPES, Event
 from kvviz.log import world as world_module
 from kvviz.log.schema import tag_of
 from kvviz.log.world import World
+from tests.support.serving import Load, run_load
+from tests.support.stub_engine import as_records, busy_log, stub_engine
 
 Record = list[Any]
 WINDOWS = (None, 5)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from serving import run_load
-from stub_engine import StubRunner, as_json, stub_engine
-
 from kvviz.config import EngineConfig
-from tests.page_logs import header
+from tests.support.page_logs import header
+from tests.support.serving import run_load
+from tests.support.stub_engine import StubRunner, as_json, stub_engine
 
 PROMPTS = (
     "Why is the sky blue?",

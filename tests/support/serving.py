@@ -6,13 +6,12 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from stub_engine import StubRunner, as_json, stub_engine
-
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.errors import RequestError
 from kvviz.events import SamplingParams
 from kvviz.log.world import World
+from tests.support.stub_engine import StubRunner, as_json, stub_engine
 
 STEMS = [[stem * 7 + index % 5 for index in range(30)] for stem in range(3)]
 

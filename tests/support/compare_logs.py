@@ -15,7 +15,7 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Forgotten, Segment, StepResult
 from kvviz.events import LaneErrorsMeasured, LaneMeasured, NeedleSought, Piece, ProbeTimed
 from kvviz.log.event_log import EventLog
-from tests.page_logs import FakeRunner, WordText, header
+from tests.support.page_logs import FakeRunner, WordText, header
 
 BYTES = 2 * 2 * 8 * 4 * 6  # of one token in full precision: K and V, heads, channels, bytes, layers
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from kvviz.log.world import World
-from tests.running import wait_for
+from tests.support.running import wait_for
 
 Records = list[list[Any]]
 

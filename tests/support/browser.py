@@ -66,6 +66,12 @@ def open_browser() -> Iterator[Any]:
             chromium.close()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as chromium:
+        yield chromium
+
+
 class Watched:
     """A page with what went wrong on it: console errors, page errors, requests that failed or left the host."""
 
@@ -84,4 +90,4 @@ class Watched:
 
 def static_root() -> Path:
     """Where the page's scripts are, from a checkout."""
-    return Path(__file__).resolve().parent.parent / "static"
+    return Path(__file__).resolve().parents[2] / "static"

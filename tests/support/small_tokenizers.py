@@ -1,11 +1,11 @@
-"""Tokenizers trained on a few lines: byte-level BPE, and two that fall back to bytes as SentencePiece ones do."""
+"""Small tokenizers: byte-level BPE, two that fall back to bytes as SentencePiece ones do, words, and letters."""
 
 from __future__ import annotations
 
 import functools
 import json
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 LINES = [
@@ -68,3 +68,18 @@ def unigram() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer.from_str(json.dumps(data))
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")  # type: ignore[no-untyped-call]
+
+
+def words_tokenizer() -> PreTrainedTokenizerFast:
+    """`word3` to `word127`."""
+    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"word{number}": number for number in range(3, 128)}}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+
+
+def letters_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per ASCII character."""
+    tokenizer = Tokenizer(models.WordLevel({chr(code): code for code in range(128)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("[\\s\\S]"), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?")

@@ -22,7 +22,7 @@ from kvviz.sources.controls import RunSettings
 from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live import LiveModel, OpenModel
 from kvviz.sources.loader import Progress
-from tests.page_logs import FakeRunner, WordText, header
+from tests.support.page_logs import FakeRunner, WordText, header
 
 NUM_LAYERS = 6
 NUM_HEADS = 6

@@ -99,6 +99,12 @@ class Socket:
         assert reply["type"] == "ack", reply
         return reply["result"]
 
+    def play(self) -> None:
+        """Step as fast as the engine can until it has nothing to do."""
+        self.do("set_rate", steps_per_second=None)
+        self.do("play")
+        self.until_status(lambda status: status["play"]["idle"])
+
 
 class ProxyPath:
     """A proxy in front of the application that shows it under a prefix, and strips that or not."""
