@@ -15,7 +15,7 @@ export class Beside {
     this.nameOf = nameOf;
     this.body = h('tbody');
     this.element = h('div', { class: 'calc-beside calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.beside.title, hidden: true },
-      h('table', { class: 'calc-table' }, h('thead', {}, h('tr', {}, t.beside.columns.map((text) => h('th', { scope: 'col' }, text)))), this.body));
+      h('table', { class: 'figures-table calc-table' }, h('thead', {}, h('tr', {}, t.beside.columns.map((text) => h('th', { scope: 'col' }, text)))), this.body));
   }
 
   /** @param {Reply[]} replies */

@@ -22,7 +22,7 @@ class Field {
     this.control = control;
     const described = hint ? `calc-${name}-hint calc-${name}-fault` : `calc-${name}-fault`;
     control.setAttribute('aria-describedby', described);
-    this.element = h('div', { class: 'calc-field', data: { field: name } },
+    this.element = h('div', { class: 'field calc-field', data: { field: name } },
       h('label', { for: control.id }, label, unit && h('span', { class: 'fine-note' }, ` ${unit}`)), control,
       hint && h('p', { class: 'fine-note calc-hint', id: `calc-${name}-hint` }, hint), this.sentence);
   }

@@ -14,7 +14,7 @@ export class GroupsTable {
     this.body = h('tbody');
     this.caption = h('caption', { class: 'strong calc-sub' });
     this.element = h('section', { class: 'calc-groups' }, h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.groups.title },
-      h('table', { class: 'calc-table' }, this.caption, h('thead', {}, h('tr', {}, [t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])].map((text) => h('th', { scope: 'col' }, text)))), this.body)));
+      h('table', { class: 'figures-table calc-table' }, this.caption, h('thead', {}, h('tr', {}, [t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])].map((text) => h('th', { scope: 'col' }, text)))), this.body)));
   }
 
   /** @param {Answer} answer */

@@ -33,7 +33,7 @@ export class MistakesNote {
   constructor() {
     this.body = h('tbody');
     this.element = h('details', { class: 'calc-mistakes' }, h('summary', {}, t.mistakes.title), h('p', { class: 'fine-note calc-hint' }, t.mistakes.lead),
-      h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.mistakes.title }, h('table', { class: 'calc-table' },
+      h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.mistakes.title }, h('table', { class: 'figures-table calc-table' },
         h('thead', {}, h('tr', {}, t.mistakes.columns.map((text) => h('th', { scope: 'col' }, text)))), this.body)));
   }
 

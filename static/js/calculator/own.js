@@ -33,7 +33,7 @@ export class ConfigPanel {
     this.element = h('div', { class: 'calc-own', hidden: true },
       h('label', { for: 'calc-config' }, t.own.config), this.text, this.sentence, this.file,
       h('button', { type: 'button', class: 'secondary calc-choose', on: { click: () => this.file.click() } }, t.own.choose),
-      h('div', { class: 'calc-pair' }, h('div', { class: 'calc-field' }, h('label', { for: 'calc-config-name' }, t.own.name), this.name), this.parameters.element));
+      h('div', { class: 'calc-pair' }, h('div', { class: 'field calc-field' }, h('label', { for: 'calc-config-name' }, t.own.name), this.name), this.parameters.element));
   }
 
   /** @param {string|null} message */

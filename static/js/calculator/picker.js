@@ -38,7 +38,7 @@ export class Picker {
       id: 'calc-model', type: 'text', role: 'combobox', autocomplete: 'off', spellcheck: 'false', 'aria-expanded': 'false', 'aria-controls': 'calc-models',
       'aria-autocomplete': 'list', placeholder: t.model.search,
     });
-    this.list = h('ul', { id: 'calc-models', role: 'listbox', 'aria-label': t.model.list, hidden: true });
+    this.list = h('ul', { class: 'panel', id: 'calc-models', role: 'listbox', 'aria-label': t.model.list, hidden: true });
     this.none = h('p', { class: 'calc-none', role: 'status', hidden: true });
     this.element = h('div', { class: 'calc-picker' }, h('label', { for: 'calc-model', class: 'visually-hidden' }, t.model.label), this.input, this.list, this.none);
     this.input.addEventListener('focus', () => this.input.select());

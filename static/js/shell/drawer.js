@@ -226,7 +226,7 @@ export class Drawer {
 
   /** @param {string} message @param {boolean} bad @param {Node} [action] */
   #say(message, bad, action) {
-    this.message.classList.toggle('form-error', bad);
+    for (const name of ['alert', 'form-error']) this.message.classList.toggle(name, bad);
     replace(this.message, message && h('p', {}, message), action);
   }
 

@@ -27,7 +27,7 @@ export class Scrubber {
     this.canvas = h('canvas', { class: 'ticks', 'aria-hidden': 'true' });
     this.cursor = h('div', { class: 'cursor' });
     this.veil = h('div', { class: 'veil' });
-    this.tip = h('div', { class: 'tick-tip', hidden: true });
+    this.tip = h('div', { class: 'panel tick-tip', hidden: true });
     this.track = h('div', { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' }, this.canvas, h('div', { class: 'veil-box' }, this.veil), this.cursor, this.tip);
     this.where = h('div', { class: 'where' });
     this.liveButton = h('button', { type: 'button', class: 'note live-button', title: text.liveTitle, on: { click: () => actions.live() } }, text.live);

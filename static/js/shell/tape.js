@@ -172,7 +172,7 @@ export class Tape {
     const most = Math.max(...(candidates ?? []).map((candidate) => candidate.probability), 1e-9);
     const { engineListens } = this.actions;
     const branch = (/** @type {number|null} */ tokenId, /** @type {string} */ text, /** @type {string} */ label) => engineListens && h('button', {
-      type: 'button', class: 'candidate-branch', 'aria-label': label, title: label,
+      type: 'button', class: 'small-button candidate-branch', 'aria-label': label, title: label,
       on: { click: () => { this.popover.close(); void this.actions.fork(request, position, tokenId); } },
     }, text);
     const rows = (candidates ?? []).map((candidate) => {

@@ -239,5 +239,5 @@ function spaced(memory) {
 
 /** @param {string} text @param {HTMLElement} input */
 function field(text, input) {
-  return h('div', { class: 'column traces-field' }, h('label', { for: input.id }, text), input);
+  return h('div', { class: 'column field traces-field' }, h('label', { for: input.id }, text), input);
 }

@@ -83,7 +83,7 @@ export class Found {
       const cells = point ? [rate(point.hit_rate), span(point.hit_tokens / asked.prefill), count(point.hit_tokens), count(point.hit_blocks), count(point.evictions)] : Array(5).fill(t.pending);
       return h('tr', {}, h('th', { scope: 'row' }, h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)), cells.map((text) => h('td', {}, text)));
     };
-    replace(this.table, h('table', {}, h('caption', {}, fill(t.table, { blocks: cacheOf(capacity) })),
+    replace(this.table, h('table', { class: 'figures-table' }, h('caption', {}, fill(t.table, { blocks: cacheOf(capacity) })),
       h('thead', {}, h('tr', {}, Object.values(t.columns).map((text) => h('th', { scope: 'col' }, text)))), h('tbody', {}, asked.policies.map(row))));
   }
 }

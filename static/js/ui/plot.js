@@ -65,7 +65,7 @@ export class Plot {
 
   /** @param {string} text @param {() => void} run @param {string} [title] */
   #button(text, run, title) {
-    return h('button', { type: 'button', class: 'plot-button', 'aria-label': title ?? null, title: title ?? null, on: { click: run } }, text);
+    return h('button', { type: 'button', class: 'small-button plot-button', 'aria-label': title ?? null, title: title ?? null, on: { click: run } }, text);
   }
 
   /** Sizes, theme and print draw it again. */

@@ -5,7 +5,7 @@ export class Tip {
   /** @param {HTMLElement} box positioned element that it stays inside */
   constructor(box) {
     this.box = box;
-    this.element = h('div', { class: 'lens-tip', 'aria-hidden': 'true', hidden: true });
+    this.element = h('div', { class: 'panel lens-tip', 'aria-hidden': 'true', hidden: true });
     box.append(this.element);
     this.onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === 'Escape') this.hide();

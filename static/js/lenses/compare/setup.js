@@ -29,7 +29,7 @@ export class CompareSetup {
     this.lanes = h('div', { class: 'lane-pickers' });
     this.add = h('button', { type: 'button', class: 'secondary', on: { click: () => this.#add() } }, t.add);
     this.message = h('p', { class: 'form-message form-error', role: 'status' });
-    this.root = h('div', { class: 'compare-setup' });
+    this.root = h('div', { class: 'fields compare-setup' });
   }
 
   update() {
@@ -114,7 +114,7 @@ export class CompareSetup {
     if (this.busy) return;
     this.busy = true;
     this.message.textContent = t.running;
-    this.message.classList.remove('form-error');
+    this.message.classList.remove('alert', 'form-error');
     const { ctx } = this;
     try {
       await ctx.send({ command: 'start', config: { lanes }, requests: [{ prompt, max_new_tokens: maxNewTokens, ...(needle ? { needle: true } : {}) }] });
@@ -125,7 +125,7 @@ export class CompareSetup {
       this.message.textContent = '';
       this.onStart();
     } catch (error) {
-      this.message.classList.add('form-error');
+      this.message.classList.add('alert', 'form-error');
       this.message.textContent = /** @type {Error} */ (error).message;
       this.message.scrollIntoView({ block: 'nearest' });
     } finally {
