@@ -2,7 +2,7 @@ PYTHON ?= python3
 # The one version of TypeScript that checks the page's JSDoc types; used in development only.
 TYPESCRIPT = typescript@5.9.3
 
-.PHONY: install run test check bench recordings generated
+.PHONY: install run quick test prove check bench recordings generated
 
 install:
 	$(PYTHON) -m pip install ".[dev]"
@@ -10,8 +10,16 @@ install:
 run:
 	$(PYTHON) -m kvviz serve
 
+# The inner loop: no browser, no default model, nothing that takes more than a second.
+quick:
+	$(PYTHON) -m pytest -m "not slow"
+
 test:
 	$(PYTHON) -m pytest
+
+# The exhaustive sets too, of which `test` runs a sample.
+prove:
+	$(PYTHON) -m pytest --prove
 
 check:
 	$(PYTHON) -m ruff check

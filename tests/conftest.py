@@ -1,4 +1,4 @@
-"""What all tests share: the default model, loaded once per run."""
+"""What all tests share: the default model, loaded once per process, and which tests run when."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ if TYPE_CHECKING:
 #: Fixtures of tests that drive a browser.
 pytest_plugins = ("tests.support.browser", "tests.support.lens_site")
 
-#: Files that take minutes: they come first, so that no process is left with one of them at the end.
-LONGEST = (
-    "test_sweep",
-    "test_timing",
-    "test_page_live",
-    "test_calculator_models",
-    "test_compare_page",
-    "test_scenarios_live",
-    "test_page_core",
-    "test_default_model",
-    "test_lenses",
+MARKERS = (
+    "weights: needs the default model's weights, which are downloaded when they are missing",
+    "slow: a browser, the default model, or more than a second; left out by -m 'not slow'",
+    "prove: one of an exhaustive set; runs with --prove only (make prove)",
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--prove", action="store_true", help="run the exhaustive sets too, not only samples of them")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "weights: needs the default model's weights (fetched when they are missing)")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "default_model" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "default_model" in fixtures:
             item.add_marker(pytest.mark.weights)
+        if item.get_closest_marker("weights") or "browser" in fixtures:
+            item.add_marker(pytest.mark.slow)
+    if not config.getoption("--prove"):
+        proofs = [item for item in items if item.get_closest_marker("prove")]
+        config.hook.pytest_deselected(items=proofs)
+        items[:] = [item for item in items if not item.get_closest_marker("prove")]
 
 
 @pytest.fixture(scope="session")
 def default_model() -> LoadedModel:
-    """SmolLM2-135M-Instruct in float32, brought the way a first start brings it. Shared: do not change it."""
+    """SmolLM2-135M-Instruct in float32, downloaded as on a first start. Shared: do not change it."""
     from kvviz.model.loading import load
 
     return load(None, "float32", lambda state, fraction, message: None)
