@@ -20,10 +20,10 @@ import pytest
 from rich.console import Console
 
 import kvviz
-from kvviz.bench import decode as bench
-from kvviz.commands import doctor
+from kvviz.bench import decode, lanes, serving
+from kvviz.commands import doctor, serve
 from kvviz.commands import main as cli
-from kvviz.commands.terminal import LoadingLine
+from kvviz.commands.terminal import LoadingLine, print_error
 from kvviz.errors import ConfigError, RecordingError
 from kvviz.sources.loader import LoadStatus
 from kvviz.web import app as server
@@ -131,7 +131,7 @@ def test_options_without_a_command_are_those_of_serve(run: Run, served: list[Ser
 def test_browser_is_opened_where_there_is_one(
     run: Run, served: list[ServerConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "has_browser", lambda: True)
+    monkeypatch.setattr(serve, "browser_name", lambda: "Browser")
     assert run() == 0
     assert run("--no-open") == 0
     assert [config.open_browser for config in served] == [True, False]
@@ -141,7 +141,7 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    assert not cli.has_browser()
+    assert serve.browser_name() is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_errors_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: A
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    cli.print_error("No [such] thing; choose another.")
+    print_error("No [such] thing; choose another.")
     assert capsys.readouterr().err.startswith("\x1b[31mNo [such] thing; choose another.")
 
 
@@ -379,13 +379,33 @@ def test_live_server_from_the_command(default_model: object, tmp_path: Path) -> 
     assert "The model is ready." in errors
 
 
-def test_bench_and_doctor_are_called(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[dict[str, Any]] = []
-    monkeypatch.setattr(bench, "main", lambda **options: called.append(options))
-    assert run("bench", "--json") == 0
-    assert called[0]["as_json"] is True
-    monkeypatch.setattr(doctor, "main", lambda: 1)
+def test_bench_prints_what_it_measured(
+    run: Run, model_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spread = decode.Spread(0.875, 0.75, 1.0, 0.5)
+    at_context = decode.DecodeResult(64, spread, 20.0, 17.5, 0.25, 2_048)
+    monkeypatch.setattr(decode, "CONTEXTS", (64,))
+    monkeypatch.setattr(decode, "measure_decode", lambda *arguments: at_context)
+    monkeypatch.setattr(serving, "measure_serving", lambda _: serving.ServingResult(spread, spread, 0.03, 5e5))
+    monkeypatch.setattr(lanes, "measure_lanes", lambda _: lanes.LanesResult(512, {"mha": 2.0}, {"int8": 1.5}))
+    assert run("bench", "--json", "--model", str(model_directory)) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["decode"][0]["ratio"] == {"median": 0.875, "low": 0.75, "high": 1.0, "worst": 0.5}
+    assert (answer["serving"]["pool_ops_per_s"], answer["lanes"]["decode"]) == (5e5, {"int8": 1.5})
+    assert (answer["memory"], answer["page"]) == (None, [])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("bench", "--model", str(model_directory)) == 0
+    printed = capsys.readouterr().out
+    for figure in ("0.88 (0.75–1.00)", "2.0 KiB", "500,000 operations", "mha 2.00", "int8 1.50"):
+        assert figure in printed
+    assert run("bench", "nothing") == 2
+
+
+def test_doctor_ends_with_a_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: iter([doctor.Finding("torch", "problem", "missing")]))
     assert run("doctor") == 1
+    monkeypatch.setattr(doctor, "examine", lambda: iter([doctor.Finding("torch", "ok", "there")]))
+    assert run("doctor") == 0
 
 
 def test_library_records_a_loaded_model(tmp_path: Path) -> None:

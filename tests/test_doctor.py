@@ -8,9 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
 from kvviz.commands import doctor
+from kvviz.model import fetch
 from kvviz.model.fetch import DEFAULT_WEIGHTS
+from kvviz.web import assets
 from kvviz.web.assets import Assets
 
 
@@ -26,7 +29,7 @@ def answer(returncode: int = 0, stdout: str = "", stderr: str = "") -> subproces
 
 def test_every_part_is_looked_at(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_model", lambda: doctor.Finding("model", "ok", "there"))
-    assert doctor.main() == 0
+    doctor.doctor()
     printed = capsys.readouterr().out
     for subject in (
         "kvviz",
@@ -47,7 +50,9 @@ def test_every_part_is_looked_at(capsys: pytest.CaptureFixture[str], monkeypatch
 def test_a_problem_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     finding = doctor.Finding("torch", "problem", "cannot be imported ([odd] markup)", "Run `pip install torch`.")
     monkeypatch.setattr(doctor, "examine", lambda: iter([finding]))
-    assert doctor.main() == 1
+    with pytest.raises(typer.Exit) as ended:
+        doctor.doctor()
+    assert ended.value.exit_code == 1
     printed = capsys.readouterr().out
     assert "cannot be imported ([odd] markup)" in printed
     assert "Run `pip install torch`." in printed
@@ -78,7 +83,7 @@ def test_index_that_never_answers(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_pip_is_a_problem_unless_the_wheel_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "has_pip", lambda: False)
+    monkeypatch.setattr(fetch, "has_pip", lambda: False)
     finding = doctor._model()
     assert finding.state == "problem"
     assert finding.advice.startswith("Run `")
@@ -101,7 +106,7 @@ def test_cache_that_cannot_be_used(cache: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_incomplete_page_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor._page().state in ("ok", "note")
-    monkeypatch.setattr(doctor, "find_assets", lambda: Assets(tmp_path, tmp_path, tmp_path))
+    monkeypatch.setattr(assets, "find_assets", lambda: Assets(tmp_path, tmp_path, tmp_path))
     assert doctor._page().state == "problem"
 
 

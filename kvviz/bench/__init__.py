@@ -1,5 +1,5 @@
 """Benchmarks: what `kvviz bench` measures, one measure a module.
 
 May import: comparison, config, engine, errors, events, model, traces.
-Libraries: rich, torch, transformers.
+Libraries: torch, transformers.
 """

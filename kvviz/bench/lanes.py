@@ -1,4 +1,4 @@
-"""What lanes cost, for `kvviz bench`: a second lane, and decoding from fewer bits."""
+"""What lanes cost: a second lane, and decoding from fewer bits."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class LanesResult:
     decode: dict[str, float]
 
 
-def measure_lanes(observed: InstrumentedModel) -> LanesResult:
+def measure_lanes(instrumented: InstrumentedModel) -> LanesResult:
     """Rounds of one lane, two lanes, and the codecs, one after another."""
-    calibrated = CalibratedModel(observed, None)
+    calibrated = CalibratedModel(instrumented, None)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 1_000, (CONTEXT,), generator=generator).tolist()
     ratios: dict[str, list[float]] = {name: [] for name in SECOND}
     decodes: dict[str, list[float]] = {name: [] for name in BITS}
     for _ in range(NUM_ROUNDS):
         for name in SECOND:  # the one lane beside each, for machines change their pace
-            alone, _ = _run(observed, calibrated, ["gqa"], ids)
-            both, _ = _run(observed, calibrated, ["gqa", name], ids)
+            alone, _ = _run(instrumented, calibrated, ["gqa"], ids)
+            both, _ = _run(instrumented, calibrated, ["gqa", name], ids)
             ratios[name].append(both / alone)
-        _, times = _run(observed, calibrated, ["gqa", *BITS], ids)
+        _, times = _run(instrumented, calibrated, ["gqa", *BITS], ids)
         for index, name in enumerate(BITS, 1):
             decodes[name].append(times[0] / times[index])
     return LanesResult(CONTEXT, _medians(ratios), _medians(decodes))
@@ -59,10 +59,10 @@ def _medians(values: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _run(
-    observed: InstrumentedModel, calibrated: CalibratedModel, specs: list[str], ids: list[int]
+    instrumented: InstrumentedModel, calibrated: CalibratedModel, specs: list[str], ids: list[int]
 ) -> tuple[float, list[float]]:
     """Seconds of the decode steps, and each lane's median time of one in µs."""
-    comparison = Comparison(observed, None, EngineConfig(), parse_lanes(specs), calibrated=calibrated)
+    comparison = Comparison(instrumented, None, EngineConfig(), parse_lanes(specs), calibrated=calibrated)
     comparison.add_tokens(ids, max_new_tokens=NUM_STEPS + 1)
     events = comparison.main.log
     while not any(event["type"] == "token_sampled" for _, _, event in events.records()):

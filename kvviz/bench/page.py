@@ -1,4 +1,4 @@
-"""`kvviz bench --page`: what the page costs the browser while the model decodes, read from Chromium's own trace.
+"""What the page costs the browser while the model decodes, read from Chromium's own trace.
 
 A server with the default model as fast as it goes; the page at 1440 × 900 plays at 4× from where the model was. Two
 scenes: the Cache lens at 2,048 tokens of context in a pool of 512 blocks, and the Pages lens with 16 requests in a pool
@@ -158,7 +158,7 @@ def _read(lens: str, events: list[dict[str, Any]], model_steps: int) -> PageResu
 @contextmanager
 def _server() -> Iterator[str]:
     """A kvviz server of its own; its address."""
-    command = [sys.executable, "-m", "kvviz.commands.main", "serve", "--no-open"]
+    command = [sys.executable, "-m", "kvviz", "serve", "--no-open"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`kvviz bench simulate`: traces through caches, as ratios to a plain OrderedDict within one run.
+"""Traces through caches, as ratios to a plain OrderedDict within one run.
 
 Rounds are interleaved: a loop over an OrderedDict with the same look-ups, insertions and evictions, then one LRU run, a
 sweep of `NUM_CAPACITIES` capacities and the optimum, each from hashes on. Time is that of the thread's processor.
@@ -7,14 +7,11 @@ sweep of `NUM_CAPACITIES` capacities and the optimum, each from hashes on. Time 
 from __future__ import annotations
 
 import gc
-import json
 import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-
-from rich.console import Console
+from dataclasses import dataclass
 
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.generated import BENCH
@@ -105,21 +102,3 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.thread_time()
     work()
     return time.thread_time() - began
-
-
-def main(*, as_json: bool = False) -> None:
-    """Measure and print; the `kvviz bench simulate` command."""
-    result = measure_simulate()
-    if as_json:
-        print(json.dumps(asdict(result), indent=2))
-        return
-    console = Console(highlight=False)
-    console.print(
-        f"{result.requests:,} requests, {result.references:,} references to {result.distinct_blocks:,} blocks "
-        f"(seed {result.seed}), a cache of {result.capacity:,}: a loop over an OrderedDict takes "
-        f"{result.plain_ms:.0f} ms of processor time",
-        soft_wrap=True,
-    )
-    console.print(f"one LRU run ÷ the loop: {result.lru:.2f}")
-    console.print(f"LRU at {NUM_CAPACITIES} capacities ÷ the loop: {result.sweep:.2f}")
-    console.print(f"the optimum ÷ the loop: {result.optimum:.2f}")

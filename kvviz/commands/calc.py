@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kvviz.calculator import Settings, Subject, calculate, listing
-from kvviz.calculator.settings import MAX_BYTES
+from kvviz.commands.options import BlockSize, json_option, number, whole
 from kvviz.config import check_number
+
+if TYPE_CHECKING:
+    from kvviz.calculator import Settings
 
 #: Below so many columns figures stand one below the other.
 NARROW = 66
@@ -46,31 +48,99 @@ _REMEDIES = {
 }
 
 
-def gib(name: str, value: float) -> int:
+def calc(
+    model: Annotated[
+        str | None, typer.Argument(help="A model of --list; default: the model that kvviz runs.", show_default=False)
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE|MODEL", help="A config.json, - for standard input, or a model's id.")
+    ] = None,
+    context: Annotated[int, whole("Tokens of each sequence.")] = 8_192,
+    batch: Annotated[int, whole("Sequences at once.")] = 1,
+    dtype: Annotated[str, typer.Option(help="Of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")] = "bf16",
+    group_size: Annotated[int, whole("Numbers that share a scale in int8 and int4.")] = 32,
+    block_size: BlockSize = 16,
+    prefix: Annotated[int, whole("First tokens that all sequences share.")] = 0,
+    gpu: Annotated[str | None, typer.Option(metavar="CARD", help="A card of --list: also say what fits on it.")] = None,
+    gpus: Annotated[int, whole("How many of them.")] = 1,
+    memory: Annotated[float | None, number("Memory of a card, in place of its own.", "GIB")] = None,
+    bandwidth: Annotated[float | None, number("Its bandwidth, in place of its own.", "TB/S")] = None,
+    price: Annotated[float | None, number("Its price an hour, in place of the list's.", "USD")] = None,
+    utilisation: Annotated[float, number("Share of memory to use.")] = 0.9,
+    weights_dtype: Annotated[str, typer.Option(help="Of the weights, as --dtype.")] = "bf16",
+    overhead: Annotated[float, number("Memory of each card that is used otherwise.", "GIB")] = 0.0,
+    host: Annotated[float, number("Host memory for caches that wait; 0: 256.", "GIB")] = 0.0,
+    parameters: Annotated[int | None, whole("Parameters, where they are not known.")] = None,
+    layers: Annotated[int | None, whole("Typed geometry: layers that cache.")] = None,
+    kv_heads: Annotated[int | None, whole("… K/V heads.")] = None,
+    head_dim: Annotated[int | None, whole("… numbers of a head.")] = None,
+    query_heads: Annotated[int | None, whole("… query heads.")] = None,
+    window: Annotated[int | None, whole("… window in tokens.")] = None,
+    windowed_layers: Annotated[int | None, whole("… layers that have it; default: all.")] = None,
+    as_json: Annotated[bool, json_option("the answer as one JSON object")] = False,
+    list_models: Annotated[
+        bool, typer.Option("--list", help="Say which models and cards there are, and stop.")
+    ] = False,
+) -> None:
+    """Say what the KV cache of a model takes, and what fits on a card."""
+    from kvviz.calculator import Settings, calculate
+    from kvviz.commands.config_files import subject_of
+
+    if list_models:
+        _print_list(as_json=as_json)
+        return
+    settings = Settings(
+        context=context,
+        batch=batch,
+        dtype=dtype,
+        group_size=group_size,
+        block_size=block_size,
+        prefix=prefix,
+        gpu=gpu,
+        gpus=gpus,
+        memory_bytes=None if memory is None else _gib("memory", memory),
+        bandwidth=None if bandwidth is None else bandwidth * 1e12,
+        price_per_hour=price,
+        utilisation=utilisation,
+        weights_dtype=weights_dtype,
+        overhead_bytes=_gib("overhead", overhead),
+        host_bytes=_gib("host", host),
+    )
+    numbers = {
+        "layers": layers,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "query_heads": query_heads,
+        "window": window,
+        "windowed_layers": windowed_layers,
+    }
+    answer = calculate([subject_of(model, config, numbers, parameters)], settings)
+    found = answer["models"][0]
+    if as_json:
+        typer.echo(json.dumps({"settings": answer["settings"], "machine": answer["machine"], **found}))
+        return
+    console = Console(highlight=False)
+    _print_model(console, found, settings)
+    if answer["machine"] is not None and found["capacity"] is not None:
+        _print_capacity(console, found, answer["machine"], settings)
+    for warning in found["warnings"]:
+        console.print(escape(f"Note: {warning}"), style="yellow")
+    if found["source"]:
+        console.print(escape(f"Source: {found['source']}, read {found['checked']}"), style="dim")
+
+
+def _gib(name: str, value: float) -> int:
     """So many GiB in bytes. Raises `ConfigError` for what is no amount of memory."""
+    from kvviz.calculator.settings import MAX_BYTES
+
     check_number(name, value, 0, MAX_BYTES / _GIB)
     return round(value * _GIB)
 
 
-def main(subject: Subject, settings: Settings, *, as_json: bool) -> None:
-    """Print the answer: the fields of its one model beside `settings` and `machine`."""
-    answer = calculate([subject], settings)
-    model = answer["models"][0]
-    if as_json:
-        typer.echo(json.dumps({"settings": answer["settings"], "machine": answer["machine"], **model}))
-        return
-    console = Console(highlight=False)
-    _print_model(console, model, settings)
-    if answer["machine"] is not None and model["capacity"] is not None:
-        _print_capacity(console, model, answer["machine"], settings)
-    for warning in model["warnings"]:
-        console.print(escape(f"Note: {warning}"), style="yellow")
-    if model["source"]:
-        console.print(escape(f"Source: {model['source']}, read {model['checked']}"), style="dim")
-
-
-def print_list(*, as_json: bool) -> None:
+def _print_list(*, as_json: bool) -> None:
     """Every model and card that is known by name."""
+    from kvviz.calculator import listing
+
     known = listing()
     if as_json:
         typer.echo(json.dumps(known))

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kvviz.api import compare_loaded
+from kvviz.commands.options import (
+    BlockSize,
+    Dtype,
+    MaxNewTokens,
+    Model,
+    NoTemplate,
+    NumBlocks,
+    check_output,
+    json_option,
+    output_option,
+    whole,
+)
 from kvviz.commands.terminal import LoadingLine
 from kvviz.config import EngineConfig, check_range
-from kvviz.engine.engine import MAX_NEW_TOKENS
 from kvviz.errors import RequestError
 
 #: What is compared when nobody says.
@@ -43,38 +53,53 @@ ROWS: tuple[tuple[str, Figure], ...] = (
 )
 
 
-def main(
-    prompt: str,
-    specs: Sequence[str],
-    *,
-    max_new_tokens: int,
-    before: Sequence[str],
-    needle: bool,
-    template: bool | None,
-    as_json: bool,
-    output: Path | None,
-    model: str | None,
-    dtype: str,
-    block_size: int,
-    num_blocks: int,
-    seed: int,
+def compare(
+    prompt: Annotated[str, typer.Argument(help="What to ask the model.")] = "",
+    lane: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A way to keep the cache, such as int4, window=64, mqa, no-cache; up to four.", metavar="LANE"
+        ),
+    ] = None,
+    max_new_tokens: MaxNewTokens = 64,
+    before: Annotated[
+        list[str] | None, typer.Option(help="A prompt that is run first; may be given several times.", metavar="PROMPT")
+    ] = None,
+    needle: Annotated[bool, typer.Option("--needle", help="Hide a word in a prompt and ask for it, instead.")] = False,
+    no_template: NoTemplate = False,
+    as_json: Annotated[bool, json_option("the figures as one JSON object")] = False,
+    output: Annotated[Path | None, output_option("a recording with all lanes")] = None,
+    list_lanes: Annotated[bool, typer.Option("--list", help="Say which lanes there are, and stop.")] = False,
+    model: Model = None,
+    dtype: Dtype = "float32",
+    block_size: BlockSize = 16,
+    num_blocks: NumBlocks = 128,
+    seed: Annotated[int, whole("Which word a needle is.")] = 0,
 ) -> None:
-    """Load the model, run the lanes, print the table or the JSON."""
+    """Run one prompt with several caches side by side, and measure what each costs and what harm it does."""
+    if list_lanes:
+        _print_lanes(as_json=as_json)
+        return
+    if output is not None:
+        check_output(output)
+    from kvviz.api import compare_loaded
     from kvviz.comparison.lane import parse_lanes
     from kvviz.comparison.needle import hide_needle
+    from kvviz.engine.engine import MAX_NEW_TOKENS
     from kvviz.model.loading import load
 
     config = EngineConfig(block_size=block_size, num_blocks=num_blocks, seed=seed)
-    specs = specs or DEFAULT_LANES
+    specs = tuple(lane or DEFAULT_LANES)
+    earlier = before or []
     lanes = parse_lanes(specs)  # fail before the model is loaded
-    for lane in lanes:
-        lane.config(config)
+    for each in lanes:
+        each.config(config)
     if not needle and not prompt.strip():
         raise RequestError("The prompt is empty; write at least one word, or ask for --needle.", code="empty_prompt")
     word = None
     if needle:
-        word, prompt = hide_needle(seed + len(before))
-    if not all(text.strip() for text in before):
+        word, prompt = hide_needle(seed + len(earlier))
+    if not all(text.strip() for text in earlier):
         raise RequestError("A prompt of --before is empty; write something, or leave it out.", code="empty_prompt")
     check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
     with LoadingLine() as line:
@@ -86,8 +111,8 @@ def main(
             specs,
             output,
             max_new_tokens=max_new_tokens,
-            template=template,
-            before=before,
+            template=False if no_template else None,
+            before=earlier,
             needle=needle,
             config=config,
             on_step=lambda num_tokens: line.count("tokens made", num_tokens, max_new_tokens),
@@ -100,7 +125,7 @@ def main(
         typer.echo(f"Watch it: kvviz replay {output}")
 
 
-def print_lanes(*, as_json: bool) -> None:
+def _print_lanes(*, as_json: bool) -> None:
     """Every codec, policy and allocation with its options."""
     from kvviz.comparison.lane import choices
 

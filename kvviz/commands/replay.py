@@ -1,0 +1,45 @@
+"""`kvviz replay`: the page, with a recording and without a model."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from kvviz.commands.options import AllowHost, Host, NoOpen, Port, RecordingFile, RootPath
+from kvviz.commands.serve import browser_name, run_server
+
+
+def replay(
+    file: RecordingFile,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    root_path: RootPath = "",
+    allow_host: AllowHost = None,
+    no_open: NoOpen = False,
+) -> None:
+    """Show a recording on the page, without loading a model."""
+    from kvviz.web.app import ServerConfig
+
+    _check_recording(file)
+    run_server(
+        ServerConfig(
+            host=host,
+            port=port,
+            root_path=root_path,
+            allow_hosts=tuple(allow_host or ()),
+            replay_path=file,
+            open_browser=not no_open and browser_name() is not None,
+        )
+    )
+
+
+def _check_recording(path: Path) -> None:
+    """Raise `RecordingError` when `path` is visibly no recording, without reading all of it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.getinfo("header.json")
+            archive.getinfo("events.ndjson")
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        from kvviz.log.recording import Recording
+
+        Recording.open(path).close()

@@ -1,0 +1,89 @@
+"""`kvviz serve`: the page, with a live model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+
+from kvviz.commands.options import AllowHost, Dtype, Host, Model, NoOpen, Port, RootPath
+from kvviz.commands.terminal import LoadingLine, stderr
+
+if TYPE_CHECKING:
+    from kvviz.sources.loader import LoadStatus
+    from kvviz.web.app import ServerConfig
+
+#: On so many cores or fewer a browser beside the model leaves none idle.
+FEW_CORES = 4
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    root_path: RootPath = "",
+    allow_host: AllowHost = None,
+    model: Model = None,
+    dtype: Dtype = "float32",
+    no_open: NoOpen = False,
+) -> None:
+    """Show the page: a recording at once, the live model as soon as it is loaded."""
+    from kvviz.model.loading import check_dtype
+    from kvviz.web.app import ServerConfig
+
+    run_server(
+        ServerConfig(
+            host=host,
+            port=port,
+            root_path=root_path,
+            allow_hosts=tuple(allow_host or ()),
+            model=model,
+            dtype=check_dtype(dtype),
+            open_browser=not no_open and browser_name() is not None,
+        )
+    )
+
+
+def has_screen() -> bool:
+    """Whether this machine has a screen, as far as its environment says."""
+    return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def browser_name() -> str | None:
+    """The browser that opens a window on this machine's screen; None: there is no screen or no browser."""
+    import webbrowser
+
+    if not has_screen():
+        return None
+    try:
+        return type(webbrowser.get()).__name__
+    except webbrowser.Error:
+        return None
+
+
+def run_server(config: ServerConfig) -> None:
+    """Serve until interrupted, and show how far the model is."""
+    if (os.cpu_count() or 1) <= FEW_CORES:
+        # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a
+        # step took 3-4 times as long without this. Alone it costs a third, so `record` and `bench` go without.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from kvviz.web.app import run
+
+    console = stderr()
+    line = LoadingLine(console)
+
+    def on_url(url: str) -> None:
+        typer.echo(f"kvviz is at {url}  (Ctrl-C ends it)")
+
+    def on_model_status(status: LoadStatus) -> None:
+        if status.state in ("ready", "failed"):
+            line.close()
+            style = "red" if status.state == "failed" else ""
+            console.print(escape(status.message), style=style, soft_wrap=True)
+        else:
+            line.update(status.state, status.progress, status.message)
+
+    with line:
+        run(config, on_url=on_url, on_model_status=on_model_status)
