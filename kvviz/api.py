@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvviz.config import EngineConfig
-from kvviz.events import SamplingParams
+from kvviz.model.prompt import PromptRequest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -72,27 +72,29 @@ def record_loaded(
     config = EngineConfig(
         block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, prefix_cache=prefix_cache, seed=seed
     )
-    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p)
+    asked = PromptRequest(
+        prompt, template, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p
+    )
     observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     try:
-        session = ModelRun(observed, loaded.tokenizer, config, keep_entries=True)
-        session.add_prompt(prompt, template=template, max_new_tokens=max_new_tokens, sampling=sampling)
+        run = ModelRun(observed, loaded.tokenizer, config, keep_entries=True)
+        run.add_prompt(asked)
         if on_prompt:
-            added = [event for _, _, event in session.log.records() if event["type"] == "request_added"]
+            added = [event for _, _, event in run.log.records() if event["type"] == "request_added"]
             on_prompt(len(added[0]["token_ids"]))
         num_seen = -1
         num_computed = num_sampled = 0
-        while session.step():
-            for _, _, event in session.log.records(num_seen):
+        while run.step():
+            for _, _, event in run.log.records(num_seen):
                 num_computed += len(event["positions"]) if event["type"] == "kv_written" else 0
                 num_sampled += event["type"] == "token_sampled"
-            num_seen = session.log.head_seq
+            num_seen = run.log.head_seq
             if on_step:
                 on_step(num_computed, num_sampled)
-        header = {**session.header(), "title": title or _title_of(prompt)}
-        lines = session.log.encoded(-1, session.log.head_seq + 1)
+        header = {**run.header(), "title": title or _title_of(prompt)}
+        lines = run.log.encoded(-1, run.log.head_seq + 1)
         target = io.BytesIO() if path is None else Path(path)
-        write_recording(target, header, lines, session.recorded_frames())
+        write_recording(target, header, lines, run.recorded_frames())
     finally:
         observed.close()
     return Recording.open(target)
@@ -121,9 +123,7 @@ def compare_loaded(
     from kvviz.comparison.comparison import Comparison
     from kvviz.comparison.figures import lane_figures
     from kvviz.comparison.lane import parse_lanes
-    from kvviz.log.recording import write_recording
     from kvviz.model.instrumented import InstrumentedModel
-    from kvviz.sources.opening import comparison_parts
 
     lanes = parse_lanes(specs)
     observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
@@ -132,9 +132,9 @@ def compare_loaded(
             observed, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None
         )
         for text in before:
-            comparison.add_prompt(text, max_new_tokens=max_new_tokens, template=template)
+            comparison.add_prompt(PromptRequest(text, template, max_new_tokens))
             comparison.run()
-        comparison.add_prompt(prompt, needle=needle, max_new_tokens=max_new_tokens, template=template)
+        comparison.add_prompt(PromptRequest(prompt, template, max_new_tokens, needle=needle))
         num_seen = comparison.main.log.head_seq
         num_tokens = 0
         while comparison.step():
@@ -143,8 +143,7 @@ def compare_loaded(
             if on_step:
                 on_step(num_tokens)
         if path is not None:
-            parts = comparison_parts(comparison)
-            write_recording(Path(path), *parts[0], lanes=parts[1:])
+            comparison.snapshot()(path)
         return lane_figures(comparison.header(), comparison.main.log.records())
     finally:
         observed.close()

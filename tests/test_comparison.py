@@ -16,9 +16,9 @@ from kvviz.comparison.figures import lane_figures
 from kvviz.comparison.lane import parse_lane, parse_lanes
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
-from kvviz.events import SamplingParams
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.prompt import PromptRequest
 from tests.support.small_models import LATENT, greedy_ids, plain_logits, prompt_ids, small_model
 
 NUM_NEW = 12
@@ -46,7 +46,7 @@ class Run:
 
     def events(self, lane: int, kind: str) -> list[dict[str, Any]]:
         """Events of one kind in a lane's own log."""
-        return [e for _, _, e in self.comparison.sessions[lane].log.records() if e["type"] == kind]
+        return [e for _, _, e in self.comparison.runs[lane].log.records() if e["type"] == kind]
 
     @property
     def text(self) -> list[int]:
@@ -60,7 +60,7 @@ def one_thread() -> None:
 
 
 def check_digests(run: Run) -> None:
-    for session in run.comparison.sessions:
+    for session in run.comparison.runs:
         world = World(session.config.num_blocks, session.config.block_size)
         for record in session.log.records():
             world.apply(list(record))
@@ -123,7 +123,7 @@ def test_what_was_copied_is_counted_for_each_text() -> None:
     finally:
         observed.close()
     assert told[0] == sum(range(5, 5 + NUM_NEW - 1)) * 1024
-    assert sum(told) == comparison.sessions[1].runner.cache.copied_bytes
+    assert sum(told) == comparison.runs[1].runner.cache.copied_bytes
 
 
 def test_a_lane_that_keeps_nothing_takes_no_bytes() -> None:
@@ -151,7 +151,7 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
     try:
         comparison = Comparison(observed, None, text.comparison.main.config, parse_lanes(["mqa"]))
         request_id = comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
-        for session in comparison.sessions:
+        for session in comparison.runs:
             for request in session.engine.scheduler.live:
                 request.stop_token_ids = frozenset({end})
         while comparison.main.has_work:
@@ -170,7 +170,7 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
 def test_chance_has_no_place_in_a_comparison() -> None:
     run = Run(small_model("llama"), ["mha"], prompt_ids(5))
     with pytest.raises(RequestError, match=r"the temperature is 0\.7; leave it at 0"):
-        run.comparison.add_prompt("fox", sampling=SamplingParams(temperature=0.7))
+        run.comparison.add_prompt(PromptRequest("fox", temperature=0.7))
 
 
 def test_reserving_holds_the_longest_text_from_the_start() -> None:
@@ -368,7 +368,7 @@ def test_a_second_prompt_hits_where_there_is_a_prefix_cache() -> None:
 
 def broken_by(run: Run, lane: int, kind: str, change: Callable[[dict[str, Any]], object] | None) -> list[bool]:
     """For each event of a kind in a lane's log: whether the world breaks when it is changed, or left out (None)."""
-    session = run.comparison.sessions[lane]
+    session = run.comparison.runs[lane]
     records = [list(record) for record in session.log.records()]
     found = []
     for index, record in enumerate(records):
@@ -440,7 +440,7 @@ def test_one_prompt_at_a_time() -> None:
         comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["mha"]))
         comparison.add_tokens([5, 6], max_new_tokens=3)
         with pytest.raises(RequestError, match="one prompt at a time"):
-            comparison.add_prompt("more")
+            comparison.add_prompt(PromptRequest("more"))
         comparison.cancel(0)
         assert not comparison.has_work
     finally:

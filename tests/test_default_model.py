@@ -14,6 +14,7 @@ from kvviz.log.recording import Recording
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 from tests.support.small_models import PagedRun, greedy_ids, plain_logits
 
@@ -72,9 +73,9 @@ def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
     def talk(*, prefix_cache: bool) -> list[list[int]]:
         config = EngineConfig(num_blocks=16, prefix_cache=prefix_cache)
         session = ModelRun(observed, default_model.tokenizer, config, measure_misses=False)
-        first = session.add_prompt("Tell me about one planet.", max_new_tokens=24)
+        first = session.add_prompt(PromptRequest("Tell me about one planet.", max_new_tokens=24))
         session.run()
-        session.add_prompt("And one more.", max_new_tokens=12, continues=first)
+        session.add_prompt(PromptRequest("And one more.", max_new_tokens=12, continues=first))
         session.run()
         world = World(16, 16)
         for record in session.log.records():
@@ -101,7 +102,7 @@ def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
     scenario = find_scenario(name)
     performance = open_performance(scenario, observed, default_model.tokenizer, make)
     performance.run()
-    records = performance.session.log.records()
+    records = performance.model_run.log.records()
     shipped = Recording.open(RECORDINGS / f"{scenario.name}.kvviz")
     assert facts(records) == facts(shipped.records())
     shipped.close()

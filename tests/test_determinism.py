@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kvviz.config import EngineConfig
 from kvviz.events import Event, SamplingParams
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import byte_level
@@ -62,11 +64,13 @@ def stub_run(seed: int, sampling: SamplingParams) -> list[Any]:
 def model_run(observed: InstrumentedModel, seed: int, sampling: SamplingParams) -> list[Any]:
     config = EngineConfig(num_blocks=16, block_size=4, prefill_chunk=16, seed=seed)
     session = ModelRun(observed, byte_level(), config)
-    first = session.add_prompt("hello world of tokens", max_new_tokens=6, sampling=sampling, template=True)
+    first = session.add_prompt(
+        PromptRequest("hello world of tokens", max_new_tokens=6, **asdict(sampling), template=True)
+    )
     session.run()
-    session.add_prompt("and 你好", max_new_tokens=5, sampling=sampling, continues=first)
+    session.add_prompt(PromptRequest("and 你好", max_new_tokens=5, **asdict(sampling), continues=first))
     session.run()
-    session.add_prompt("hello world of tokens, again", max_new_tokens=6, sampling=sampling)
+    session.add_prompt(PromptRequest("hello world of tokens, again", max_new_tokens=6, **asdict(sampling)))
     session.step()
     session.step()
     session.run()
@@ -129,7 +133,7 @@ def test_prefill_chunks_and_block_sizes_do_not_change_the_tokens(observed: Instr
     for block_size, prefill_chunk in ((1, 100), (4, 7), (16, 1)):
         config = EngineConfig(num_blocks=128, block_size=block_size, prefill_chunk=prefill_chunk, seed=1)
         session = ModelRun(observed, byte_level(), config, measure_misses=False)
-        session.add_prompt("hello world of tokens", max_new_tokens=12, sampling=SAMPLED)
+        session.add_prompt(PromptRequest("hello world of tokens", max_new_tokens=12, **asdict(SAMPLED)))
         session.run()
         found.append(tokens_of([record[2] for record in session.log.records()]))
     assert found[0] == found[1] == found[2]

@@ -24,7 +24,7 @@ def test_a_branch_has_no_norms_of_blocks_that_were_freed_before_it_began(spec: s
         comparison.run()
     finally:
         observed.close()
-    session = comparison.sessions[1]
+    session = comparison.runs[1]
     events = [event for _, _, event in session.log.records()]
     forked = next(index for index, event in enumerate(events) if event["type"] == "request_forked")
     branch_id = events[forked]["request_id"]

@@ -11,6 +11,7 @@ import pytest
 from kvviz.log.frames import decode_pack
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
+from kvviz.model.prompt import PromptRequest
 from kvviz.sources.controls import RunSettings
 from kvviz.sources.opening import open_loaded
 from kvviz.web.app import ServerConfig
@@ -205,7 +206,7 @@ def test_without_capture_nothing_is_pushed(server: Running) -> None:
 def test_an_open_model_makes_independent_sessions(open_model: Any) -> None:
     first, second = open_model(RunSettings()), open_model(RunSettings(num_blocks=4))
     assert first.log.log_id != second.log.log_id
-    first.add_prompt(PROMPT, max_new_tokens=2)
+    first.add_prompt(PromptRequest(PROMPT, max_new_tokens=2))
     assert not second.has_work
     while first.step():
         pass

@@ -14,6 +14,7 @@ from kvviz.errors import RequestError
 from kvviz.log.world import World
 from kvviz.model import run as module
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import byte_level
@@ -55,8 +56,8 @@ def check(session: ModelRun) -> None:
 
 def test_the_text_of_a_prompt_is_what_the_model_gets(observed: InstrumentedModel) -> None:
     session = session_of(observed)
-    session.add_prompt("hello <script> 你好", max_new_tokens=1)
-    session.add_prompt("hello <script> 你好", max_new_tokens=1, template=False)
+    session.add_prompt(PromptRequest("hello <script> 你好", max_new_tokens=1))
+    session.add_prompt(PromptRequest("hello <script> 你好", max_new_tokens=1, template=False))
     templated, plain = events_of(session, "request_added")
     assert "".join(piece["text"] for piece in plain["pieces"]) == plain["prompt"] == "hello <script> 你好"
     whole = "".join(piece["text"] for piece in templated["pieces"])
@@ -67,9 +68,9 @@ def test_the_text_of_a_prompt_is_what_the_model_gets(observed: InstrumentedModel
 @pytest.mark.parametrize("template", [True, False])
 def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedModel, template: bool) -> None:
     session = session_of(observed)
-    first = session.add_prompt("hello world", max_new_tokens=6, template=template)
+    first = session.add_prompt(PromptRequest("hello world", max_new_tokens=6, template=template))
     session.run()
-    second = session.add_prompt("and then?", max_new_tokens=3, template=template, continues=first)
+    second = session.add_prompt(PromptRequest("and then?", max_new_tokens=3, template=template, continues=first))
     session.run()
     added = events_of(session, "request_added")
     known = added[0]["token_ids"] + [event["token_id"] for event in events_of(session, "token_sampled")[:6]]
@@ -87,10 +88,10 @@ def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedM
 
 def test_what_cannot_be_continued_is_refused(observed: InstrumentedModel) -> None:
     session = session_of(observed)
-    running = session.add_prompt("hello", max_new_tokens=4)
+    running = session.add_prompt(PromptRequest("hello", max_new_tokens=4))
     for request_id, reason in ((running, "still running"), (99, "not known")):
         with pytest.raises(RequestError, match=reason) as caught:
-            session.add_prompt("more", continues=request_id)
+            session.add_prompt(PromptRequest("more", continues=request_id))
         assert caught.value.code == "no_request"
 
 
@@ -99,13 +100,15 @@ def test_more_requests_may_wait_than_conversations_are_remembered(
 ) -> None:
     monkeypatch.setattr(module, "MAX_HISTORIES", 3)
     session = session_of(observed)
-    ids = [session.add_prompt(f"hello {number}", max_new_tokens=2, template=False) for number in range(7)]
+    ids = [
+        session.add_prompt(PromptRequest(f"hello {number}", max_new_tokens=2, template=False)) for number in range(7)
+    ]
     session.run()
     assert [event["request_id"] for event in events_of(session, "request_finished")] == ids
     check(session)
-    session.add_prompt("more", max_new_tokens=1, template=False, continues=ids[-1])
+    session.add_prompt(PromptRequest("more", max_new_tokens=1, template=False, continues=ids[-1]))
     with pytest.raises(RequestError):
-        session.add_prompt("more", max_new_tokens=1, template=False, continues=ids[0])
+        session.add_prompt(PromptRequest("more", max_new_tokens=1, template=False, continues=ids[0]))
     session.run()
     check(session)
 
@@ -121,8 +124,8 @@ def test_a_failed_step_ends_its_request_and_no_other(
         real(step, segments)
         raise RuntimeError("out of luck")
 
-    session.add_prompt("hello world of tokens", max_new_tokens=4, template=False)
-    session.add_prompt("hello world of tokens", max_new_tokens=4, template=False)
+    session.add_prompt(PromptRequest("hello world of tokens", max_new_tokens=4, template=False))
+    session.add_prompt(PromptRequest("hello world of tokens", max_new_tokens=4, template=False))
     with monkeypatch.context() as patch:
         patch.setattr(runner, "run", fail)
         with pytest.raises(RuntimeError, match="out of luck"):

@@ -22,6 +22,7 @@ from kvviz.experiments.timing import (
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import byte_level
@@ -104,7 +105,7 @@ def test_its_log_folds_and_says_what_the_result_says(small: InstrumentedModel) -
     played.run()
     world = World(80, 16)
     events = []
-    for record in played.session.log.records():
+    for record in played.model_run.log.records():
         world.apply(record)
         events.append(record[2])
     assert world.check is not None
@@ -133,13 +134,13 @@ def test_scripts_follow_the_seed(small: InstrumentedModel) -> None:
 def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: InstrumentedModel) -> None:
     played = attack(small, shared=True, num_probes=4)
     played.step()
-    other = played.session.add_prompt("hello hello world", template=False, max_new_tokens=3)
+    other = played.model_run.add_prompt(PromptRequest("hello hello world", template=False, max_new_tokens=3))
     while played.has_work:
         played.step()
-        if played.session.engine.scheduler.waiting and other >= 0:
-            waiting = played.session.engine.scheduler.waiting[-1].request_id
+        if played.model_run.engine.scheduler.waiting and other >= 0:
+            waiting = played.model_run.engine.scheduler.waiting[-1].request_id
             if waiting != other:
-                played.session.engine.cancel(waiting)  # a person cancels one of its prompts
+                played.model_run.engine.cancel(waiting)  # a person cancels one of its prompts
                 other = -1
     assert len([probe for probe in played.probes if probe.says_secret is not None]) in (3, 4)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from kvviz.comparison.calibration import CalibratedModel
 from kvviz.comparison.entry_errors import entry_errors
-from kvviz.comparison.lane import Lane
+from kvviz.comparison.lane import Lane, choices
 from kvviz.comparison.needle import hide_needle
 from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
@@ -30,7 +31,9 @@ from kvviz.events import (
     TokenSampled,
 )
 from kvviz.log.frames import FRAME_BUDGET
+from kvviz.log.recording import write_recording
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 
 #: Generated tokens between two error maps.
@@ -62,20 +65,20 @@ class _Track:
 
 
 class _LaneRun:
-    """One lane's session, and what its events say of each request of the reference."""
+    """One lane's run, and what its events say of each request of the reference."""
 
-    def __init__(self, session: ModelRun, lane: Lane) -> None:
-        self.session = session
+    def __init__(self, run: ModelRun, lane: Lane) -> None:
+        self.run = run
         self.lane = lane
         self.tracks: dict[int, _Track] = {}  # by request of the reference
         self._by_request: dict[int, _Track] = {}
         self.now: _Track | None = None  # whose steps these are
         self.window_size = lane.policy.window_size if lane.policy else None
-        session.on_event = self._note
+        run.on_event = self._note
 
     def follow(self, reference_id: int, request_id: int, needle: str | None) -> None:
         """A request was added."""
-        track = _Track(request_id, needle, copied_before=self.session.runner.cache.copied_bytes)
+        track = _Track(request_id, needle, copied_before=self.run.runner.cache.copied_bytes)
         self.tracks[reference_id] = self._by_request[request_id] = track
 
     @property
@@ -86,10 +89,10 @@ class _LaneRun:
     def read_on(self, track: _Track, token_id: int) -> bool:
         """Let the lane come to the next position and take that token there; False when it cannot."""
         track.sampled = None
-        self.session.runner.forced[track.request_id] = token_id
+        self.run.runner.forced[track.request_id] = token_id
         self.now = track
         while track.sampled is None:
-            if not self.session.step(only=(track.request_id,)):
+            if not self.run.step(only=(track.request_id,)):
                 return False
         self.now = None
         return True
@@ -97,7 +100,7 @@ class _LaneRun:
     def write_on(self, track: _Track) -> None:
         """One token of the lane's own text."""
         if track.branch_id is not None and not track.branch_ended:
-            self.session.step(only=(track.branch_id,))
+            self.run.step(only=(track.branch_id,))
 
     def part(self, track: _Track, position: int) -> None:
         """The lane would go on differently from here: it does so in a branch, if the pool has room for both."""
@@ -105,7 +108,7 @@ class _LaneRun:
         own = track.sampled.candidates[0]
         track.has_parted = True
         track.free_pieces[position] = own.token_id, own.piece
-        engine = self.session.engine
+        engine = self.run.engine
         request = next((r for r in engine.scheduler.running if r.request_id == track.request_id), None)
         if request is None or own.token_id in request.stop_token_ids:
             track.branch_ended = True
@@ -154,7 +157,7 @@ class _LaneRun:
 
     def _note_reads(self, track: _Track) -> None:
         """What the query that chose a token has read; afterwards a branch may go on, or the request may end."""
-        runner = self.session.runner
+        runner = self.run.runner
         read_bytes = runner.cache.read_bytes(track.request_id)
         if runner.kept:
             track.kept_share = runner.kept.kept_share(track.request_id)
@@ -164,16 +167,16 @@ class _LaneRun:
         track.read_bytes = read_bytes
 
     def _weigh(self, track: _Track) -> None:
-        running = self.session.engine.scheduler.running
+        running = self.run.engine.scheduler.running
         table = next((r.block_table for r in running if r.request_id == track.request_id), [])
         num_blocks = sum(block_id is not None for block_id in table)
-        track.held_bytes = self.session.runner.cache.held_bytes(track.request_id, num_blocks)
+        track.held_bytes = self.run.runner.cache.held_bytes(track.request_id, num_blocks)
 
 
 class Comparison:
     """Lanes in lockstep. Lane 0 is the reference: what it samples, every other lane reads, token by token.
 
-    `sessions[i]` is the session of lane i with a log of its own; that of lane 0 also holds what was measured of all.
+    `runs[i]` is the run of lane i with a log of its own; that of lane 0 also holds what was measured of all.
     Where a lane would first have gone on differently, a branch of it writes the text that it makes by itself. Not
     thread-safe, as `ModelRun`. Raises `ConfigError` or `ModelError` when a lane does not go with the model.
     """
@@ -191,11 +194,11 @@ class Comparison:
     ) -> None:
         calibrated = calibrated or CalibratedModel(observed, tokenizer)
         self.lanes = tuple(lanes)
-        self._runs = []
+        self._lane_runs = []
         for lane in lanes:
             lane_config = lane.config(config)
             storage, geometry = lane.storage(calibrated, lane_config.block_size)
-            session = ModelRun(
+            run = ModelRun(
                 observed,
                 tokenizer,
                 lane_config,
@@ -205,20 +208,27 @@ class Comparison:
                 storage=storage,
                 geometry=geometry,
             )
-            self._runs.append(_LaneRun(session, lane))
-        self.sessions = [run.session for run in self._runs]
-        self._reference = self._runs[0]
+            self._lane_runs.append(_LaneRun(run, lane))
+        self.runs = [lane_run.run for lane_run in self._lane_runs]
+        self.script = None
+        self.live_header = {"lane_choices": choices()}
+        self._reference = self._lane_runs[0]
         self._seed = config.seed
 
     @property
     def main(self) -> ModelRun:
-        """The reference's session."""
-        return self.sessions[0]
+        """The reference's run."""
+        return self.runs[0]
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the reference."""
+        return self.main.engine.num_steps
 
     @property
     def has_work(self) -> bool:
         """Whether a step would compute anything."""
-        return self.main.has_work or any(run.writes for run in self._runs)
+        return self.main.has_work or any(lane_run.writes for lane_run in self._lane_runs)
 
     def describe(self) -> list[dict[str, Any]]:
         """The `lanes` of a header."""
@@ -226,28 +236,32 @@ class Comparison:
             {
                 **lane.describe(),
                 "index": index,
-                "bytes_per_token": session.runner.cache.bytes_per_token if session.config.kv_cache else 0,
+                "bytes_per_token": run.runner.cache.bytes_per_token if run.config.kv_cache else 0,
             }
-            for index, (lane, session) in enumerate(zip(self.lanes, self.sessions, strict=True))
+            for index, (lane, run) in enumerate(zip(self.lanes, self.runs, strict=True))
         ]
 
     def header(self, index: int = 0) -> dict[str, Any]:
         """The header of a lane's log; that of lane 0 names all lanes."""
-        header = self.sessions[index].header()
+        header = self.runs[index].header()
         lanes = self.describe()
         return {**header, "lanes": lanes} if index == 0 else {**header, "lane": lanes[index]}
 
-    def add_prompt(self, prompt: str, *, needle: bool = False, continues: int | None = None, **options: Any) -> int:
+    def add_prompt(self, asked: PromptRequest) -> int:
         """Give a prompt to every lane; the reference's request id. `needle`: hide a word in it, which is asked for.
 
         The reference takes the most probable token, so that what differs is due to the caches and not to chance.
         Raises `RequestError`; then no lane has it.
         """
-        sampling = options.get("sampling")
-        if sampling is not None and sampling.temperature > 0:
+        if asked.num_samples > 1:
+            raise RequestError(
+                f"A comparison writes one text, but {asked.num_samples} samples were asked for; leave them out.",
+                code="lanes",
+            )
+        if asked.temperature > 0:
             raise RequestError(
                 f"A comparison takes the most probable token in every lane, but the temperature is "
-                f"{sampling.temperature:g}; leave it at 0.",
+                f"{asked.temperature:g}; leave it at 0.",
                 code="lanes",
             )
         if self.has_work:
@@ -257,42 +271,68 @@ class Comparison:
                 code="busy",
             )
         word = None
-        if needle:
+        if asked.needle:
             word, prompt = hide_needle(self._seed + len(self._reference.tracks))
+            asked = replace(asked, prompt=prompt, needle=False)
         added: list[tuple[ModelRun, int]] = []
         try:
-            for run in self._runs:
-                goes_on = None if continues is None else self._track(run, continues).request_id
-                added.append((run.session, run.session.add_prompt(prompt, continues=goes_on, **options)))
+            for lane_run in self._lane_runs:
+                own = asked
+                if asked.continues is not None:
+                    own = replace(asked, continues=self._track(lane_run, asked.continues).request_id)
+                added.append((lane_run.run, lane_run.run.add_prompt(own)))
         except KvvizError:
-            for session, request_id in added:
-                session.engine.cancel(request_id)
+            for run, request_id in added:
+                run.engine.cancel(request_id)
             raise
         reference_id = added[0][1]
-        for run, (_, request_id) in zip(self._runs, added, strict=True):
-            run.follow(reference_id, request_id, word)
+        for lane_run, (_, request_id) in zip(self._lane_runs, added, strict=True):
+            lane_run.follow(reference_id, request_id, word)
         return reference_id
 
     def add_tokens(self, token_ids: Sequence[int], *, max_new_tokens: int) -> int:
         """Give token ids to every lane; the reference's request id."""
-        added = [run.session.engine.add_request(token_ids, max_new_tokens=max_new_tokens) for run in self._runs]
-        for run, request_id in zip(self._runs, added, strict=True):
-            run.follow(added[0], request_id, None)
+        added = [run.engine.add_request(token_ids, max_new_tokens=max_new_tokens) for run in self.runs]
+        for lane_run, request_id in zip(self._lane_runs, added, strict=True):
+            lane_run.follow(added[0], request_id, None)
         return added[0]
 
     def cancel(self, request_id: int) -> None:
         """End a request in all lanes, or what a lane still writes after the reference has ended."""
-        tracks = [(run, self._track(run, request_id)) for run in self._runs[1:]]
+        tracks = [(lane_run, self._track(lane_run, request_id)) for lane_run in self._lane_runs[1:]]
         still = [
-            (run.session.engine, own_id)
-            for run, track in tracks
+            (lane_run.run.engine, own_id)
+            for lane_run, track in tracks
             for own_id in (track.request_id, track.branch_id)
-            if own_id is not None and any(own_id == one.request_id for one in run.session.engine.scheduler.live)
+            if own_id is not None and any(own_id == one.request_id for one in lane_run.run.engine.scheduler.live)
         ]
         if not still or any(one.request_id == request_id for one in self.main.engine.scheduler.live):
             self.main.engine.cancel(request_id)
         for engine, own_id in still:
             engine.cancel(own_id)
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        """Refuse: the lanes read one text."""
+        raise RequestError(
+            "A comparison reads one text in all lanes, so nothing can branch off it; begin an ordinary log for that.",
+            code="lanes",
+        )
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        self.main.engine.reprioritise(request_id, priority)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix, in all lanes."""
+        reset = [run.engine.reset_prefix_cache() for run in self.runs]
+        return all(reset)
+
+    def snapshot(self) -> Callable[[str | Path], None]:
+        """What has happened up to now in all lanes, as something that writes itself to a file.
+
+        Raises `RequestError` when a log is not whole.
+        """
+        first, *others = [run.parts(self.header(index)) for index, run in enumerate(self.runs)]
+        return lambda path: write_recording(Path(path), *first, lanes=others)
 
     def step(self) -> bool:
         """One step of the reference, and all lanes up to where it stands; False when there is no work."""
@@ -306,9 +346,9 @@ class Comparison:
             if track.sampled is not None:
                 self._compare(reference_id, track.sampled)
         else:
-            for run in self._runs[1:]:
-                for track in run.tracks.values():
-                    run.write_on(track)
+            for lane_run in self._lane_runs[1:]:
+                for track in lane_run.tracks.values():
+                    lane_run.write_on(track)
         self._tell_needles()
         return True
 
@@ -317,8 +357,8 @@ class Comparison:
         while self.step():
             pass
 
-    def _track(self, run: _LaneRun, reference_id: int) -> _Track:
-        track = run.tracks.get(reference_id)
+    def _track(self, lane_run: _LaneRun, reference_id: int) -> _Track:
+        track = lane_run.tracks.get(reference_id)
         if track is None:
             raise RequestError(
                 f"Request {reference_id} is not one of this comparison; take one of those on the tape.",
@@ -329,12 +369,12 @@ class Comparison:
     def _compare(self, reference_id: int, sampled: TokenSampled) -> None:
         """Let every lane read the token that the reference has just chosen, and note what each does there."""
         wanted = self.main.runner.sampled[reference_id].double()
-        for index, run in enumerate(self._runs):
-            track = self._track(run, reference_id)
+        for index, lane_run in enumerate(self._lane_runs):
+            track = self._track(lane_run, reference_id)
             if index == 0:
                 logits = wanted
-            elif run.read_on(track, sampled.token_id):
-                logits = run.session.runner.sampled[track.request_id].double()
+            elif lane_run.read_on(track, sampled.token_id):
+                logits = lane_run.run.runner.sampled[track.request_id].double()
             else:
                 continue
             if not logits.isfinite().all():  # entries beyond the range of the lane's numbers: there is nothing to tell
@@ -345,9 +385,9 @@ class Comparison:
             if index == 0 or (agrees and not track.has_parted):
                 track.free_pieces[sampled.position] = sampled.token_id, sampled.piece
             elif not track.has_parted:
-                run.part(track, sampled.position)
+                lane_run.part(track, sampled.position)
             else:
-                run.write_on(track)
+                lane_run.write_on(track)
             self._note_lane(index, reference_id, track, sampled, wanted, logits)
         self._measure_errors(reference_id, sampled.position)
 
@@ -361,12 +401,13 @@ class Comparison:
         logits: torch.Tensor,
     ) -> None:
         """What one lane did at one position; `wanted` and `logits` [vocabulary] are the reference's and its own."""
-        run, cache = self._runs[index], self._runs[index].session.runner.cache
+        run = self._lane_runs[index].run
+        cache = run.runner.cache
         assert track.sampled is not None
         own = track.sampled.candidates[0]
         log_p = wanted.log_softmax(-1)
         log_q = log_p if logits is wanted else logits.log_softmax(-1)
-        keeps = run.session.config.kv_cache
+        keeps = run.config.kv_cache
         free_id, free_piece = track.free_pieces.get(sampled.position, (None, None))
         self.main.note(
             LaneMeasured(
@@ -398,14 +439,14 @@ class Comparison:
         history = self._find(self._reference, reference_id)
         if history is None or (position - history.num_prompt_tokens) % ERROR_INTERVAL:
             return
-        for index, run in enumerate(self._runs[1:], 1):
-            track = self._track(run, reference_id)
-            request = self._find(run, track.request_id)
+        for index, lane_run in enumerate(self._lane_runs[1:], 1):
+            track = self._track(lane_run, reference_id)
+            request = self._find(lane_run, track.request_id)
             if request is None or not request.num_computed:
                 continue
-            if all(part.exact for part in run.lane.parts):
+            if all(part.exact for part in lane_run.lane.parts):
                 continue
-            errors = entry_errors(self.main, history, run.session, request)
+            errors = entry_errors(self.main, history, lane_run.run, request)
             if errors is None:
                 continue
             key_error, value_error = errors
@@ -420,8 +461,8 @@ class Comparison:
             )
 
     @staticmethod
-    def _find(run: _LaneRun, request_id: int) -> Request | None:
-        running = run.session.engine.scheduler.running
+    def _find(lane_run: _LaneRun, request_id: int) -> Request | None:
+        running = lane_run.run.engine.scheduler.running
         return next((request for request in running if request.request_id == request_id), None)
 
     def _tell_needles(self) -> None:
@@ -429,8 +470,8 @@ class Comparison:
         for reference_id, reference in self._reference.tracks.items():
             if reference.needle is None or not reference.has_ended:
                 continue
-            for index, run in enumerate(self._runs):
-                track = run.tracks[reference_id]
+            for index, lane_run in enumerate(self._lane_runs):
+                track = lane_run.tracks[reference_id]
                 if track.needle_told or not track.has_ended or (track.branch_id is not None and not track.branch_ended):
                     continue
                 track.needle_told = True

@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvviz.config import EngineConfig
 from kvviz.errors import RequestError
 from kvviz.log.recording import write_recording
+from kvviz.model.prompt import PromptRequest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -34,12 +35,9 @@ IDLE = -1
 class Ask:
     """A prompt, after step `at`. `follows`: it carries on the conversation of the request before it."""
 
-    prompt: str
-    max_new_tokens: int
+    asked: PromptRequest
     at: int = IDLE
     follows: bool = False
-    salt: str | None = None
-    num_samples: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +50,11 @@ class Branch:
 
 
 Act = Ask | Branch
+
+
+def ask(prompt: str, max_new_tokens: int, *, at: int = IDLE, follows: bool = False, **options: Any) -> Ask:
+    """A prompt as an act; options are fields of `PromptRequest`."""
+    return Ask(asked=PromptRequest(prompt, max_new_tokens=max_new_tokens, **options), at=at, follows=follows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +109,9 @@ SCENARIOS = (
         title="Prefill, decode, a prefix hit and an eviction",
         config=EngineConfig(num_blocks=8, max_running=1),
         acts=(
-            Ask(prompt="Why is the sky blue?", max_new_tokens=32),
-            Ask(prompt="And why are sunsets red?", max_new_tokens=20, follows=True),
-            Ask(prompt="Describe the sea to somebody who has never seen it.", max_new_tokens=40),
+            ask("Why is the sky blue?", 32),
+            ask("And why are sunsets red?", 20, follows=True),
+            ask("Describe the sea to somebody who has never seen it.", 40),
         ),
         keep_entries=True,
     ),
@@ -116,7 +119,7 @@ SCENARIOS = (
         name="2-long-prompt",
         title="A long prompt in three chunks",
         config=EngineConfig(num_blocks=20, max_running=1),
-        acts=(Ask(prompt=LONG, max_new_tokens=36),),
+        acts=(ask(LONG, 36),),
         keep_entries=True,
     ),
     Scenario(
@@ -124,7 +127,7 @@ SCENARIOS = (
         title="Four users, one system prompt",
         config=EngineConfig(num_blocks=24),
         acts=tuple(
-            Ask(prompt=GUIDE + question, max_new_tokens=14, at=at)
+            ask(GUIDE + question, 14, at=at)
             for at, question in enumerate(
                 ("Why is the clock so loud?", "Who made this vase?", "What is a fossil?", "Why is the armour so small?")
             )
@@ -135,19 +138,19 @@ SCENARIOS = (
         title="One changed letter breaks the chain",
         config=EngineConfig(num_blocks=20),
         acts=(
-            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=8),
-            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=8),
-            Ask(prompt=GUIDE.replace("guide", "Guide") + "Why is the clock so loud?", max_new_tokens=8),
+            ask(GUIDE + "Why is the clock so loud?", 8),
+            ask(GUIDE + "Why is the clock so loud?", 8),
+            ask(GUIDE.replace("guide", "Guide") + "Why is the clock so loud?", 8),
         ),
     ),
     Scenario(
         name="5-changed_dtype",
         title="The same prompt after a change of dtype",
         config=EngineConfig(num_blocks=16),
-        former=(Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=4),),
+        former=(ask(GUIDE + "What is a fossil?", 4),),
         acts=(
-            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8),
-            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8),
+            ask(GUIDE + "What is a fossil?", 8),
+            ask(GUIDE + "What is a fossil?", 8),
         ),
         dtype="bfloat16",
     ),
@@ -156,9 +159,9 @@ SCENARIOS = (
         title="A long prompt arrives, and is computed in chunks beside the others",
         config=EngineConfig(num_blocks=32, prefill_chunk=32),
         acts=(
-            Ask(prompt=STORIES[0], max_new_tokens=26, at=0),
-            Ask(prompt=STORIES[1], max_new_tokens=26, at=0),
-            Ask(prompt=LONG, max_new_tokens=8, at=6),
+            ask(STORIES[0], 26, at=0),
+            ask(STORIES[1], 26, at=0),
+            ask(LONG, 8, at=6),
         ),
     ),
     Scenario(
@@ -166,29 +169,29 @@ SCENARIOS = (
         title="A long prompt arrives, and the others wait for all of it",
         config=EngineConfig(num_blocks=32, chunked_prefill=False, token_budget=512),
         acts=(
-            Ask(prompt=STORIES[0], max_new_tokens=26, at=0),
-            Ask(prompt=STORIES[1], max_new_tokens=26, at=0),
-            Ask(prompt=LONG, max_new_tokens=8, at=6),
+            ask(STORIES[0], 26, at=0),
+            ask(STORIES[1], 26, at=0),
+            ask(LONG, 8, at=6),
         ),
     ),
     Scenario(
         name="8-preempt_recompute",
         title="The pool is too small: the last one is put out and computed again",
         config=EngineConfig(num_blocks=11),
-        acts=tuple(Ask(prompt=story, max_new_tokens=30, at=0) for story in STORIES),
+        acts=tuple(ask(story, 30, at=0) for story in STORIES),
     ),
     Scenario(
         name="9-preempt_swap",
         title="The pool is too small: the last one is moved to the host and back",
         config=EngineConfig(num_blocks=11, preemption="swap", num_host_blocks=12),
-        acts=tuple(Ask(prompt=story, max_new_tokens=30, at=0) for story in STORIES),
+        acts=tuple(ask(story, 30, at=0) for story in STORIES),
     ),
     Scenario(
         name="10-fork_tree",
         title="One answer branches into four: shared blocks, copies at the first write",
         config=EngineConfig(num_blocks=24),
         acts=(
-            Ask(prompt="Tell me a story in two sentences.", max_new_tokens=28, at=0),
+            ask("Tell me a story in two sentences.", 28, at=0),
             Branch(request=0, rank=1, at=5),
             Branch(request=0, rank=2, at=9),
             Branch(request=1, rank=1, at=13),
@@ -199,24 +202,22 @@ SCENARIOS = (
         title="Evicted prefixes go to the host tier and come back on a hit",
         config=EngineConfig(num_blocks=7, num_host_blocks=16, offload=True),
         acts=(
-            Ask(prompt=GUIDE + "Why is the clock so loud?", max_new_tokens=10),
-            Ask(prompt=STORIES[0], max_new_tokens=64),
-            Ask(prompt=GUIDE + "Who made this vase?", max_new_tokens=10),
+            ask(GUIDE + "Why is the clock so loud?", 10),
+            ask(STORIES[0], 64),
+            ask(GUIDE + "Who made this vase?", 10),
         ),
     ),
     Scenario(
         name="12-twelve_users",
         title="Twelve users at once",
         config=EngineConfig(num_blocks=40, max_running=8),
-        acts=tuple(Ask(prompt=question, max_new_tokens=10, at=number) for number, question in enumerate(USERS)),
+        acts=tuple(ask(question, 10, at=number) for number, question in enumerate(USERS)),
     ),
     Scenario(
         name="13-tenant_salts",
         title="A salt for each tenant: the same prompt, but no shared blocks",
         config=EngineConfig(num_blocks=24),
-        acts=tuple(
-            Ask(prompt=GUIDE + "What is a fossil?", max_new_tokens=8, salt=salt) for salt in ("anna", "ben", "anna")
-        ),
+        acts=tuple(ask(GUIDE + "What is a fossil?", 8, salt=salt) for salt in ("anna", "ben", "anna")),
     ),
 )
 
@@ -231,10 +232,10 @@ def find_scenario(name: str, others: Sequence[str] = ()) -> Scenario:
 
 
 class Performance:
-    """Plays acts on a session: call `step` until `has_work` is false."""
+    """Plays acts on a run: call `step` until `has_work` is false."""
 
-    def __init__(self, session: ModelRun, acts: Sequence[Act]) -> None:
-        self.session = session
+    def __init__(self, model_run: ModelRun, acts: Sequence[Act]) -> None:
+        self.model_run = model_run
         self._acts = list(acts)
         self._last: int | None = None
         self._do_due()
@@ -242,12 +243,12 @@ class Performance:
     @property
     def has_work(self) -> bool:
         """Whether an act is left or a step would compute anything."""
-        return bool(self._acts) or self.session.has_work
+        return bool(self._acts) or self.model_run.has_work
 
     def step(self) -> bool:
         """One step, after the acts that are due."""
         self._do_due()
-        worked = self.session.step()
+        worked = self.model_run.step()
         self._do_due()
         return worked
 
@@ -261,27 +262,22 @@ class Performance:
             self._do(self._acts.pop(0))
 
     def _is_due(self, act: Act) -> bool:
-        idle = not self.session.has_work
-        return idle if act.at == IDLE else idle or self.session.engine.num_steps >= act.at
+        idle = not self.model_run.has_work
+        return idle if act.at == IDLE else idle or self.model_run.engine.num_steps >= act.at
 
     def _do(self, act: Act) -> None:
         if isinstance(act, Branch):
             self._branch(act)
             return
-        self._last = self.session.add_prompt(
-            act.prompt,
-            max_new_tokens=act.max_new_tokens,
-            salt=act.salt,
-            continues=self._last if act.follows else None,
-            num_samples=act.num_samples,
-        )
+        asked = replace(act.asked, continues=self._last) if act.follows else act.asked
+        self._last = self.model_run.add_prompt(asked)
 
     def _branch(self, act: Branch) -> None:
         """Branch at the newest token that the request sampled, as the tape's candidates offer it."""
-        for _, _, event in reversed(self.session.log.records()):
+        for _, _, event in reversed(self.model_run.log.records()):
             if event["type"] == "token_sampled" and event["request_id"] == act.request:
                 candidate = event["candidates"][act.rank]
-                self.session.engine.fork(act.request, event["position"], candidate["token_id"])
+                self.model_run.engine.fork(act.request, event["position"], candidate["token_id"])
                 return
 
 
@@ -291,7 +287,7 @@ def open_performance(
     tokenizer: PreTrainedTokenizerBase,
     make: Callable[..., ModelRun],
 ) -> Performance:
-    """A performance that has not begun. `make(observed, tokenizer, config, memory=…)` opens its session.
+    """A performance that has not begun. `make(observed, tokenizer, config, memory=…)` opens its run.
 
     A scenario in another dtype converts a copy of the weights, after its former acts were played with those at hand.
     """
@@ -333,11 +329,11 @@ def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
 
         performance = open_performance(scenario, observed, loaded.tokenizer, make)
         performance.run()
-        session = performance.session
+        run = performance.model_run
         path = directory / f"{scenario.name}.kvviz"
-        header = {**session.header(), "title": scenario.title}
-        write_recording(path, header, session.log.encoded(-1, session.log.head_seq + 1), session.recorded_frames())
-        print(f"{path.name}: {session.engine.num_steps} steps, {path.stat().st_size:,} B", flush=True)
+        header = {**run.header(), "title": scenario.title}
+        write_recording(path, header, run.log.encoded(-1, run.log.head_seq + 1), run.recorded_frames())
+        print(f"{path.name}: {run.engine.num_steps} steps, {path.stat().st_size:,} B", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kvviz.config import EngineConfig
 from kvviz.errors import RequestError
 from kvviz.events import ProbeTimed
+from kvviz.model.prompt import PromptRequest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -89,14 +90,14 @@ class _Turn:
 
 
 class TimingAttack:
-    """Plays the attack on a session: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
+    """Plays the attack on a run: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
 
     `shared`: prompts carry no salt; else each tenant has its own. Exactly half of the guesses are right (of an odd
     number one fewer), in an order drawn by `seed`, so always saying the same is right as often as wrong.
     """
 
-    def __init__(self, session: ModelRun, *, shared: bool, seed: int = 0, num_probes: int = NUM_PROBES) -> None:
-        self.session = session
+    def __init__(self, model_run: ModelRun, *, shared: bool, seed: int = 0, num_probes: int = NUM_PROBES) -> None:
+        self.model_run = model_run
         self.shared = shared
         self.attacker = TimingAttacker()
         self.probes: list[ProbeTimed] = []
@@ -108,11 +109,11 @@ class TimingAttack:
     @property
     def has_work(self) -> bool:
         """Whether a turn is left or a step would compute anything."""
-        return bool(self._turns) or self._now is not None or self.session.has_work
+        return bool(self._turns) or self._now is not None or self.model_run.has_work
 
     def step(self) -> bool:
         """One step, with what it ends and what comes next."""
-        worked = self.session.step()
+        worked = self.model_run.step()
         if self._now is not None and self._now[1].state == "finished":
             self._end(*self._now)
             self._now = None
@@ -138,12 +139,12 @@ class TimingAttack:
 
     def _begin(self) -> None:
         """The next turn, once nothing else runs: a prompt beside it would be heard in its time."""
-        if self._now is not None or self.session.has_work or not self._turns:
+        if self._now is not None or self.model_run.has_work or not self._turns:
             return
         turn = self._turns.pop(0)
         salt = None if self.shared else turn.tenant
-        request_id = self.session.add_prompt(turn.prompt, template=False, max_new_tokens=1, salt=salt)
-        waiting = self.session.engine.scheduler.waiting
+        request_id = self.model_run.add_prompt(PromptRequest(turn.prompt, template=False, max_new_tokens=1, salt=salt))
+        waiting = self.model_run.engine.scheduler.waiting
         self._now = turn, next(request for request in waiting if request.request_id == request_id)
 
     def _end(self, turn: _Turn, request: Request) -> None:
@@ -169,17 +170,17 @@ class TimingAttack:
                 num_hit_tokens=request.num_hit_tokens,
             )
         )
-        self.session.log.append(self.probes[-1])
+        self.model_run.log.append(self.probes[-1])
 
 
 def run_timing_attack(
     observed: InstrumentedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
 ) -> TimingResult:
-    """One attack in a session of its own, without captured frames."""
+    """One attack in a run of its own, without captured frames."""
     from kvviz.model.run import ModelRun
 
     attack = open_timing_attack(observed, tokenizer, ModelRun, shared=shared, seed=seed, num_probes=num_probes)
-    attack.session.capture = False
+    attack.model_run.capture = False
     attack.run()
     return attack.result()
 
@@ -193,9 +194,9 @@ def open_timing_attack(
     seed: int = 0,
     num_probes: int = NUM_PROBES,
 ) -> TimingAttack:
-    """An attack that has not begun. `make(observed, tokenizer, config, measure_misses=False)` opens its session."""
-    session = make(observed, tokenizer, TIMING_CONFIG, measure_misses=False)
-    return TimingAttack(session, shared=shared, seed=seed, num_probes=num_probes)
+    """An attack that has not begun. `make(observed, tokenizer, config, measure_misses=False)` opens its run."""
+    model_run = make(observed, tokenizer, TIMING_CONFIG, measure_misses=False)
+    return TimingAttack(model_run, shared=shared, seed=seed, num_probes=num_probes)
 
 
 def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+import orjson
 from transformers import PreTrainedTokenizerBase
 
 from kvviz.config import EngineConfig
@@ -22,16 +25,17 @@ from kvviz.events import (
     PrefixLookedUp,
     RequestAdded,
     RequestFinished,
-    SamplingParams,
     TokenSampled,
 )
 from kvviz.log.event_log import MAX_RECORDS, EventLog
 from kvviz.log.frames import FRAME_BUDGET, StepFrame
+from kvviz.log.recording import LogParts, write_recording
 from kvviz.log.slots import SlotLedger
 from kvviz.model.capture import LiveFrames
 from kvviz.model.forward import ModelRunner
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.prompt import PromptRequest
 from kvviz.model.storage import Storage
 from kvviz.model.tokens import TokenizerText
 from kvviz.version import __version__
@@ -42,8 +46,18 @@ MAX_PROMPT_CHARACTERS = 200_000
 MAX_MISS_TOKENS = 1_024
 #: Conversations that can still be continued.
 MAX_HISTORIES = 256
+MAX_TITLE_LENGTH = 80
 #: Stands for the former answer while a chat template is rendered.
 _ANSWER = "kvviz\u2063answer"
+
+
+class Script(Protocol):
+    """What adds prompts to a run by itself, and is stepped in its place."""
+
+    @property
+    def has_work(self) -> bool: ...
+
+    def step(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -63,7 +77,8 @@ class ModelRun:
     after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
     pool of its own, and emit `miss_measured`. `storage` (None: as the model caches them) says how
     entries are stored; `geometry` is what attention reads then. `num_settled` steps are over, frames included.
-    `on_event` receives every event after it is logged.
+    `on_event` receives every event after it is logged. `script`: what plays this run, if it does not play by itself.
+    `live_header`: fields of the header that a recording does without.
     """
 
     def __init__(
@@ -86,6 +101,8 @@ class ModelRun:
         self.tokenizer = tokenizer
         self.config = config or EngineConfig()
         self.on_event = on_event
+        self.script: Script | None = None
+        self.live_header: Mapping[str, Any] = {}
         self.geometry = geometry or observed.geometry
         self.measure_misses = measure_misses
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
@@ -132,7 +149,15 @@ class ModelRun:
         """Whether a step would compute anything."""
         return self.engine.has_work
 
-    def header(self) -> dict[str, Any]:
+    @property
+    def num_steps(self) -> int:
+        return self.engine.num_steps
+
+    @property
+    def runs(self) -> list[ModelRun]:
+        return [self]
+
+    def header(self, index: int = 0) -> dict[str, Any]:
         """The header of this run, see docs/wire.md."""
         model, geometry, cache = self.observed.model, self.geometry, self._runner.cache
         stored = geometry.stored_layers[0]
@@ -191,52 +216,50 @@ class ModelRun:
             "seed": self.config.seed,
         }
 
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-        priority: int = 0,
-        num_samples: int = 1,
-    ) -> int:
-        """Tokenize a prompt and add it as a request; its id.
-
-        `template` None means: if the tokenizer has one. `continues`: resend that request's tokens, then this turn.
-        Raises `RequestError`.
-        """
+    def add_prompt(self, asked: PromptRequest) -> int:
+        """Tokenize a prompt and add it as a request; its id. Raises `RequestError`."""
+        if asked.needle:
+            raise RequestError("A needle is hidden in a comparison; start one with lanes first.", code="no_lanes")
         if self.tokenizer is None:
             raise RequestError(
                 "This session has no tokenizer; add token ids to its engine instead.", code="no_tokenizer"
             )
-        if len(prompt) > MAX_PROMPT_CHARACTERS:
+        if len(asked.prompt) > MAX_PROMPT_CHARACTERS:
             raise RequestError(
-                f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken.",
+                f"The prompt has {len(asked.prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken.",
                 code="too_long",
             )
-        if not prompt.strip():
+        if not asked.prompt.strip():
             raise RequestError("The prompt is empty; write at least one word.", code="empty_prompt")
         has_template = bool(getattr(self.tokenizer, "chat_template", None))
-        template = has_template if template is None else template
+        template = has_template if asked.template is None else asked.template
         if template and not has_template:
             raise RequestError("This model has no chat template; turn the template off.", code="no_template")
-        token_ids = self._tokens(prompt, template, continues)
-        request_id = self.engine.add_request(
-            token_ids,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
+        return self.engine.add_request(
+            self._tokens(asked.prompt, template, asked.continues),
+            max_new_tokens=asked.max_new_tokens,
+            sampling=asked.sampling,
             stop_token_ids=self._stop_token_ids(),
-            salt=salt,
-            prompt=prompt,
+            salt=asked.salt,
+            prompt=asked.prompt,
             template=template,
-            continues=continues,
-            priority=priority,
-            num_samples=num_samples,
+            continues=asked.continues,
+            priority=asked.priority,
+            num_samples=asked.num_samples,
         )
-        return request_id
+
+    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
+        """See `Engine.fork`, as `Engine` for the next three."""
+        return self.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
+
+    def set_priority(self, request_id: int, priority: int) -> None:
+        self.engine.reprioritise(request_id, priority)
+
+    def cancel(self, request_id: int) -> None:
+        self.engine.cancel(request_id)
+
+    def reset_prefix_cache(self) -> bool:
+        return self.engine.reset_prefix_cache()
 
     def step(self, only: Collection[int] | None = None) -> bool:
         """One step of the engine, frames included; False when there is no work. `only`: see `Engine.step`."""
@@ -256,6 +279,22 @@ class ModelRun:
     def recorded_frames(self) -> Iterable[StepFrame]:
         """Kept frames of all steps and requests, for a recording."""
         return self.frames.store.frames()
+
+    def parts(self, header: dict[str, Any]) -> LogParts:
+        """Header, lines and frames up to now. Raises `RequestError` when the beginning of the log is folded away."""
+        if self.log.first_seq:
+            raise RequestError(
+                f"The first {self.log.first_seq:,} records of this log have been folded away, so it cannot be saved "
+                "whole; begin a new log and save it earlier.",
+                code="folded",
+            )
+        lines = self.log.encoded(-1, self.log.head_seq + 1)
+        return {**header, "title": _title(lines) or header["title"]}, lines, list(self.recorded_frames())
+
+    def snapshot(self) -> Callable[[str | Path], None]:
+        """What has happened up to now, as something that writes itself to a file, in any thread. Raises as `parts`."""
+        parts = self.parts(self.header())
+        return lambda path: write_recording(Path(path), *parts)
 
     def _emit(self, event: Event) -> int:
         seq = self.log.append(event)
@@ -341,3 +380,12 @@ class ModelRun:
                     hit_first_token_us=request.first_token_us,
                 )
             )
+
+
+def _title(lines: list[bytes]) -> str:
+    """The beginning of the first prompt."""
+    for line in lines[:100]:
+        event = orjson.loads(line)[2]
+        if event["type"] == "request_added":
+            return textwrap.shorten(event["prompt"], MAX_TITLE_LENGTH, placeholder=" …")
+    return ""

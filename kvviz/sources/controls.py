@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, EvictionPolicy, Preemption, SchedulingOrder
 from kvviz.errors import RequestError
 from kvviz.messages import clipped, fault_in_words, shown
+from kvviz.model.prompt import PromptRequest
 
 MAX_ID = 2**53 - 1
 MAX_STEPS = 1_000
@@ -68,10 +69,7 @@ class RunSettings(_Checked):
 
 
 class NewRequest(_Checked):
-    """A prompt and what is wanted of it. `template` None: use the chat template when the model has one.
-
-    `needle`: in a comparison, a prompt that hides a word instead of `prompt`.
-    """
+    """The fields of `PromptRequest`, within their limits."""
 
     prompt: str
     template: bool | None = None
@@ -85,6 +83,10 @@ class NewRequest(_Checked):
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     num_samples: int = Field(default=1, ge=1, le=MAX_SAMPLES)
     needle: bool = False
+
+    def asked(self) -> PromptRequest:
+        """The same without what belongs to the command."""
+        return PromptRequest(**self.model_dump(include=set(NewRequest.model_fields)))
 
 
 class AddRequest(_Command, NewRequest):

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from kvviz.errors import KvvizError
-from kvviz.events import SamplingParams
 from kvviz.sources.controls import (
     AddRequest,
     Cancel,
@@ -146,35 +146,33 @@ class LiveSource:
         if not self._worker.closed:
             self._worker.close()
             self._reader.shutdown(cancel_futures=True)
-            self._model.close()
 
     def _begin(self, model: LiveModel) -> None:
         self._model = model
+        self._player = model.script or model
         self._num_steps = model.num_steps
-        self._lanes = model.lanes
-        self._run = Run(model.log, model.header(), model.frames)
+        main, *lanes = model.runs
+        self._run = Run(main.log, {**model.header(), **model.live_header}, main.frames)
+        self._lanes = tuple(
+            LaneLog(Run(lane.log, model.header(index), lane.frames), partial(getattr, lane, "num_settled"))
+            for index, lane in enumerate(lanes, 1)
+        )
         with self._play_lock:
-            self._play = replace(self._play, playing=False, idle=not model.has_work)
-        model.log.subscribe(lambda: self.on_change())
+            self._play = replace(self._play, playing=False, idle=not self._player.has_work)
+        main.log.subscribe(lambda: self.on_change())
 
     def _start(
         self, settings: RunSettings, requests: Sequence[NewRequest] = (), scenario: str | None = None
     ) -> dict[str, Any]:
-        old, new = self._model, self._open_model(settings, scenario)
-        try:
-            request_ids = [_add(new, request) for request in requests]
-        except KvvizError:
-            new.close()
-            raise
+        new = self._open_model(settings, scenario)
+        request_ids = [new.add_prompt(request.asked()) for request in requests]
         self._begin(new)
-        old.close()
-        del old
         gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
         self.on_change()
         return {"log_id": self._run.log.log_id, "request_ids": request_ids}
 
     def _add_request(self, command: AddRequest) -> dict[str, int]:
-        request_id = _add(self._model, command)
+        request_id = self._model.add_prompt(command.asked())
         self._note_work()
         return {"request_id": request_id}
 
@@ -197,7 +195,7 @@ class LiveSource:
     def _step(self) -> bool:
         try:
             with self._turns:
-                return self._model.step()
+                return self._player.step()
         finally:
             self._num_steps = self._model.num_steps
             self._note_work()
@@ -205,7 +203,7 @@ class LiveSource:
     def _play_on(self) -> float | None:
         """One step when playing and due; answers in how many seconds the next is."""
         play = self._play
-        if not play.playing or not self._model.has_work:
+        if not play.playing or not self._player.has_work:
             return None
         pause_s = 1.0 / play.rate if play.rate else 0.0
         wait_s = self._step_began_s + pause_s - time.monotonic()
@@ -221,7 +219,7 @@ class LiveSource:
 
     def _note_work(self) -> None:
         """Tell the play state whether there is work; playing ends when there is none left."""
-        idle = not self._model.has_work
+        idle = not self._player.has_work
         self._set_play(lambda play: replace(play, idle=idle, playing=play.playing and not idle))
 
     def _set_play(self, change: Callable[[PlayState], PlayState]) -> Future[Any]:
@@ -232,19 +230,3 @@ class LiveSource:
         done: Future[Any] = Future()
         done.set_result(None)
         return done
-
-
-def _add(model: LiveModel, request: NewRequest) -> int:
-    return model.add_prompt(
-        request.prompt,
-        template=request.template,
-        max_new_tokens=request.max_new_tokens,
-        sampling=SamplingParams(
-            temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, seed=request.seed
-        ),
-        salt=request.salt,
-        continues=request.continues,
-        priority=request.priority,
-        num_samples=request.num_samples,
-        needle=request.needle,
-    )

@@ -2,65 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kvviz.events import SamplingParams
 from kvviz.log.frames import FrameSource
+from kvviz.model.prompt import PromptRequest
 from kvviz.sources.controls import RunSettings
-from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.source import LogView
 
 
-class LiveModel(Protocol):
-    """A model with its engine, tokenizer, log and frames; `kvviz.model.run.ModelRun` is the real one.
+class Player(Protocol):
+    """What is stepped: a model, or the script that plays it."""
 
-    Used from one thread, but for `log` and those frames that have been captured.
+    @property
+    def has_work(self) -> bool: ...
+
+    def step(self) -> bool:
+        """Run one step; False when there is no work."""
+        ...
+
+
+class LaneRun(Protocol):
+    """The log and frames of one lane; `num_settled` of its steps are over, frames included."""
+
+    @property
+    def log(self) -> LogView: ...
+
+    @property
+    def frames(self) -> FrameSource: ...
+
+    @property
+    def num_settled(self) -> int: ...
+
+
+class LiveModel(Player, Protocol):
+    """A `kvviz.model.run.ModelRun` or a `kvviz.comparison.comparison.Comparison`, whose `runs` are its lanes.
+
+    Used from one thread, but for logs and those frames that have been captured.
     """
 
     @property
-    def log(self) -> LogView:
-        """Its events."""
+    def runs(self) -> Sequence[LaneRun]: ...
+
+    @property
+    def script(self) -> Player | None: ...
+
+    @property
+    def live_header(self) -> Mapping[str, Any]:
+        """Fields of the header that a recording does without."""
         ...
 
     @property
-    def frames(self) -> FrameSource:
-        """Its tensors."""
+    def num_steps(self) -> int: ...
+
+    def header(self, index: int = 0) -> dict[str, Any]:
+        """The header of a lane's log, see docs/wire.md."""
         ...
 
-    @property
-    def lanes(self) -> tuple[LaneLog, ...]:
-        """Of a comparison, the lanes after the first."""
-        ...
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a step would compute anything."""
-        ...
-
-    @property
-    def num_steps(self) -> int:
-        """Steps that have run."""
-        ...
-
-    def header(self) -> dict[str, Any]:
-        """The header of docs/wire.md."""
-        ...
-
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-        priority: int = 0,
-        num_samples: int = 1,
-        needle: bool = False,
-    ) -> int:
+    def add_prompt(self, asked: PromptRequest) -> int:
         """Put a prompt in the waiting line; the answer is its request id."""
         ...
 
@@ -68,17 +68,9 @@ class LiveModel(Protocol):
         """Branch off a request; the answer is the branch's id."""
         ...
 
-    def set_priority(self, request_id: int, priority: int) -> None:
-        """Give an unfinished request another priority."""
-        ...
+    def set_priority(self, request_id: int, priority: int) -> None: ...
 
-    def step(self) -> bool:
-        """Run one step; False when there is no work."""
-        ...
-
-    def cancel(self, request_id: int) -> None:
-        """End a request."""
-        ...
+    def cancel(self, request_id: int) -> None: ...
 
     def reset_prefix_cache(self) -> bool:
         """Forget every cached prefix; False while a block is in use."""
@@ -88,14 +80,10 @@ class LiveModel(Protocol):
         """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
         ...
 
-    def close(self) -> None:
-        """Let go of the pool."""
-        ...
-
 
 class OpenModel(Protocol):
-    """Makes model sessions with a new log each."""
+    """Makes runs of a model with a new log each."""
 
     def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:
-        """A session with these settings, or one that plays a scenario. Raises `KvvizError` when they do not do."""
+        """A run with these settings, or one that plays a scenario. Raises `KvvizError` when they do not do."""
         ...

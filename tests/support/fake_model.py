@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
-from kvviz.events import SamplingParams
 from kvviz.experiments.scenarios import find_scenario
 from kvviz.log.event_log import EventLog
 from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.log.recording import write_recording
+from kvviz.model.prompt import PromptRequest
 from kvviz.sources.controls import RunSettings
-from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live_model import LiveModel, OpenModel
 from kvviz.sources.loader import Progress
 
@@ -131,6 +130,10 @@ class FakeFrames(FrameSource):
 class FakeModel:
     """A `LiveModel` whose tokens are the characters' codes, modulo 256."""
 
+    script = None
+    num_settled = 0
+    live_header: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, max_records: int = 100_000) -> None:
         given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
         self.config = EngineConfig(**given)
@@ -138,7 +141,6 @@ class FakeModel:
         self.runner = CountingRunner(forward_s)
         self.engine = Engine(self.config, self.runner, self.log.append)
         self.frames = FakeFrames(self)
-        self.is_closed = False
         self.threads: set[str] = set()
 
     @property
@@ -149,7 +151,11 @@ class FakeModel:
     def num_steps(self) -> int:
         return self.engine.num_steps
 
-    def header(self) -> dict[str, Any]:
+    @property
+    def runs(self) -> list[FakeModel]:
+        return [self]
+
+    def header(self, index: int = 0) -> dict[str, Any]:
         return {
             "format": 1,
             "source": "live",
@@ -163,32 +169,20 @@ class FakeModel:
             },
         }
 
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-        priority: int = 0,
-        num_samples: int = 1,
-        needle: bool = False,
-    ) -> int:
-        token_ids = [POISON] if prompt == "poison" else [ord(character) % 256 for character in prompt]
-        if continues is not None and continues >= self.engine.num_requests:
-            raise RequestError(f"There is no request {continues} to continue.", code="no_request")
+    def add_prompt(self, asked: PromptRequest) -> int:
+        token_ids = [POISON] if asked.prompt == "poison" else [ord(character) % 256 for character in asked.prompt]
+        if asked.continues is not None and asked.continues >= self.engine.num_requests:
+            raise RequestError(f"There is no request {asked.continues} to continue.", code="no_request")
         return self.engine.add_request(
             token_ids,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            salt=salt,
-            prompt=prompt,
-            template=bool(template),
-            continues=continues,
-            priority=priority,
-            num_samples=num_samples,
+            max_new_tokens=asked.max_new_tokens,
+            sampling=asked.sampling,
+            salt=asked.salt,
+            prompt=asked.prompt,
+            template=bool(asked.template),
+            continues=asked.continues,
+            priority=asked.priority,
+            num_samples=asked.num_samples,
         )
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
@@ -204,19 +198,12 @@ class FakeModel:
     def cancel(self, request_id: int) -> None:
         self.engine.cancel(request_id)
 
-    @property
-    def lanes(self) -> tuple[LaneLog, ...]:
-        return ()
-
     def reset_prefix_cache(self) -> bool:
         return self.engine.reset_prefix_cache()
 
     def snapshot(self) -> Callable[[Path], None]:
         lines = self.log.encoded(-1, 10**9)
         return lambda path: write_recording(path, self.header(), lines)
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 def fake_load(forward_s: float = 0.0, delay_s: float = 0.0, max_records: int = 100_000) -> Any:

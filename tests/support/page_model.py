@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,12 +14,11 @@ from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import MissingError
-from kvviz.events import SamplingParams
 from kvviz.log.event_log import EventLog
 from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
 from kvviz.log.recording import write_recording
+from kvviz.model.prompt import PromptRequest
 from kvviz.sources.controls import RunSettings
-from kvviz.sources.lane_source import LaneLog
 from kvviz.sources.live import LiveModel, OpenModel
 from kvviz.sources.loader import Progress
 from tests.support.page_logs import FakeRunner, WordText, header
@@ -115,6 +114,10 @@ class MadeUpFrames(FrameSource):
 class PageModel:
     """A `LiveModel` with a token per character; `template` puts special tokens around the prompt."""
 
+    script = None
+    num_settled = 0
+    live_header: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, num_layers: int = NUM_LAYERS) -> None:
         given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
         self.config = EngineConfig(**given)
@@ -132,37 +135,29 @@ class PageModel:
     def num_steps(self) -> int:
         return self.engine.num_steps
 
-    def header(self) -> dict[str, Any]:
+    @property
+    def runs(self) -> list[PageModel]:
+        return [self]
+
+    def header(self, index: int = 0) -> dict[str, Any]:
         made = header(self.config, self.runner.num_layers)
         made["model"]["has_template"] = True
         return {**made, "capabilities": CAPABILITIES, "title": "A live test"}
 
-    def add_prompt(
-        self,
-        prompt: str,
-        *,
-        template: bool | None = None,
-        max_new_tokens: int = 64,
-        sampling: SamplingParams | None = None,
-        salt: str | None = None,
-        continues: int | None = None,
-        priority: int = 0,
-        num_samples: int = 1,
-        needle: bool = False,
-    ) -> int:
-        words = [20 + ord(character) % 900 for character in prompt]
-        turn = [6, *words, 6] if template else words
-        token_ids = self._histories.get(-1 if continues is None else continues, []) + turn
+    def add_prompt(self, asked: PromptRequest) -> int:
+        words = [20 + ord(character) % 900 for character in asked.prompt]
+        turn = [6, *words, 6] if asked.template else words
+        token_ids = self._histories.get(-1 if asked.continues is None else asked.continues, []) + turn
         request_id = self.engine.add_request(
             token_ids,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            salt=salt,
-            prompt=prompt,
-            template=bool(template),
-            continues=continues,
-            priority=priority,
-            num_samples=num_samples,
+            max_new_tokens=asked.max_new_tokens,
+            sampling=asked.sampling,
+            salt=asked.salt,
+            prompt=asked.prompt,
+            template=bool(asked.template),
+            continues=asked.continues,
+            priority=asked.priority,
+            num_samples=asked.num_samples,
         )
         self._histories[request_id] = token_ids
         return request_id
@@ -179,19 +174,12 @@ class PageModel:
     def cancel(self, request_id: int) -> None:
         self.engine.cancel(request_id)
 
-    @property
-    def lanes(self) -> tuple[LaneLog, ...]:
-        return ()
-
     def reset_prefix_cache(self) -> bool:
         return self.engine.reset_prefix_cache()
 
     def snapshot(self) -> Callable[[Path], None]:
         lines = self.log.encoded(-1, 10**9)
         return lambda path: write_recording(path, {**self.header(), "capabilities": []}, lines)
-
-    def close(self) -> None:
-        self.runner.ran.clear()
 
 
 def page_load(forward_s: float = 0.0, gate: threading.Event | None = None, num_layers: int = NUM_LAYERS) -> Any:
