@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kvviz.calculator.bandwidth import Reads, bandwidth_series, contexts_up_to, step_bound
-from kvviz.calculator.cards import CARDS, find_card
+from kvviz.calculator.gpus import CARDS, find_card
 from kvviz.calculator.models import BIG_MODELS
 from kvviz.errors import ConfigError
 from kvviz.web.app import ServerConfig

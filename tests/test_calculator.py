@@ -33,8 +33,8 @@ from kvviz.calculator import (
     remedies,
     total_formula,
 )
-from kvviz.calculator.dtypes import DTYPES, find_dtype
-from kvviz.calculator.formula import Term
+from kvviz.calculator.cache import Term
+from kvviz.calculator.settings import DTYPES, find_dtype
 from kvviz.commands.calc import binary, decimal
 from kvviz.errors import ConfigError, KvvizError, ModelError
 

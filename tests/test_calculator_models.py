@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from kvviz.calculator import Geometry, cache_bytes, geometry_of_config
-from kvviz.calculator.known import KNOWN_TYPES
+from kvviz.calculator.fields import KNOWN_TYPES
 from kvviz.config import EngineConfig
 from kvviz.model.codecs import CODECS
 from kvviz.model.geometry import LayerGeometry, ModelGeometry

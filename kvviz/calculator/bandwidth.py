@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvviz.calculator.dtypes import find_dtype
 from kvviz.calculator.models import ListedModel
-from kvviz.calculator.settings import MAX_BATCH
+from kvviz.calculator.settings import MAX_BATCH, find_dtype
 from kvviz.errors import ConfigError
 
 #: The smallest context of a series, in tokens; from there it doubles.

@@ -6,16 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from kvviz.calculator.bandwidth import contexts_up_to
-from kvviz.calculator.cache import CacheBytes, GroupBytes, cache_bytes
+from kvviz.calculator.cache import CacheBytes, GroupBytes, bytes_per_token_formula, cache_bytes, total_formula
 from kvviz.calculator.capacity import Machine, capacity, stored_bytes, usable_bytes
-from kvviz.calculator.cards import find_card
-from kvviz.calculator.dtypes import find_dtype
-from kvviz.calculator.formula import bytes_per_token_formula, total_formula
+from kvviz.calculator.gpus import CARDS, find_card
 from kvviz.calculator.layers import FixedState, Geometry
+from kvviz.calculator.models import MODELS, ListedModel, Subject
 from kvviz.calculator.remedies import remedies
-from kvviz.calculator.settings import Settings
-from kvviz.calculator.subject import Subject
-from kvviz.errors import ConfigError
+from kvviz.calculator.settings import DTYPES, MAX_BATCH, Settings, find_dtype
+from kvviz.errors import ConfigError, ModelError
 
 #: Models that may be compared in one answer.
 MAX_MODELS = 4
@@ -239,4 +237,44 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
             [_cache(geometry, settings, batch=each) for each in batches],
             stored_bytes(geometry, settings, [settings.context] * len(batches), batches),
         ),
+    }
+
+
+def listing() -> dict[str, Any]:
+    """What can be chosen: models with what they keep, cards, dtypes, and the settings' defaults."""
+    return {
+        "models": [_listed(model) for model in MODELS],
+        "cards": [asdict(card) for card in CARDS],
+        "dtypes": [asdict(dtype) for dtype in DTYPES.values()],
+        "defaults": Settings().asked(),
+        "max_models": MAX_MODELS,
+        "max_batch": MAX_BATCH,
+    }
+
+
+def _listed(model: ListedModel) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "model_id": model.model_id,
+        "name": model.name,
+        "num_parameters": model.num_parameters,
+        "source": model.source,
+        "checked": model.checked,
+    }
+    try:
+        geometry = model.geometry
+    except ModelError as error:
+        return {
+            **entry,
+            "kind": error.details["kind"],
+            "bytes_per_token": None,
+            "max_context": None,
+            "refused": error.message,
+        }
+    per_token = cache_bytes(geometry, context=1).bytes_per_token
+    return {
+        **entry,
+        "kind": geometry.kind,
+        "bytes_per_token": per_token,
+        "max_context": geometry.max_context,
+        "refused": None,
     }

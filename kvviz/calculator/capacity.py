@@ -8,10 +8,9 @@ from fractions import Fraction
 
 from kvviz.calculator.bandwidth import Reads, step_bound
 from kvviz.calculator.cache import entry_bytes, indexer_bytes, rounded
-from kvviz.calculator.dtypes import find_dtype
 from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.parameters import Parameters
-from kvviz.calculator.settings import MAX_CONTEXT, Settings
+from kvviz.calculator.settings import MAX_CONTEXT, Settings, find_dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

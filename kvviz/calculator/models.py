@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
 from kvviz.calculator.cache import cache_bytes
-from kvviz.calculator.dtypes import find_dtype
-from kvviz.calculator.layers import Geometry
-from kvviz.calculator.parameters import Parameters, parameters_of
+from kvviz.calculator.layers import Geometry, geometry_of_numbers
+from kvviz.calculator.parameters import Parameters, estimated_parameters, parameters_of
 from kvviz.calculator.reading import geometry_of_config
+from kvviz.calculator.settings import find_dtype
+from kvviz.config import check_range
 from kvviz.errors import ConfigError
 from kvviz.messages import shown
 
@@ -92,3 +94,62 @@ def _bandwidth_bits(dtype: str) -> int:
 
 #: Those of the bandwidth experiment.
 BIG_MODELS = tuple(find_model(model_id) for model_id in _BIG)
+
+
+MAX_PARAMETERS = 10**14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model that is asked about.
+
+    `parameters`: None where they are not known; `is_estimated`: they are by the config alone. `source`, `checked`: of
+    the list.
+    """
+
+    geometry: Geometry
+    parameters: Parameters | None = None
+    is_estimated: bool = False
+    model_id: str | None = None
+    source: str | None = None
+    checked: str | None = None
+
+    @classmethod
+    def listed(cls, model_id: str) -> Subject:
+        """A model of the list. Raises `ConfigError`, and `ModelError` for one that is refused."""
+        model = find_model(model_id)
+        subject = cls.of_config(model.config, name=model.name, num_parameters=model.num_parameters)
+        return replace(subject, model_id=model.model_id, source=model.source, checked=model.checked)
+
+    @classmethod
+    def of_config(
+        cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
+    ) -> Subject:
+        """A model by its config. Parameters that nobody gives are estimated where they can be.
+
+        Raises `ModelError`, and `ConfigError` for a number of parameters outside its limits.
+        """
+        _check_parameters(num_parameters)
+        geometry = geometry_of_config(config, name)
+        total = estimated_parameters(config, geometry) if num_parameters is None else num_parameters
+        return cls(
+            geometry=geometry,
+            parameters=None if total is None else parameters_of(config, total),
+            is_estimated=num_parameters is None and total is not None,
+        )
+
+    @classmethod
+    def typed(
+        cls, numbers: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
+    ) -> Subject:
+        """A model by its numbers, see `geometry_of_numbers`. Raises `ConfigError`."""
+        _check_parameters(num_parameters)
+        return cls(
+            geometry=geometry_of_numbers(numbers, name),
+            parameters=None if num_parameters is None else Parameters(total=num_parameters),
+        )
+
+
+def _check_parameters(num_parameters: int | None) -> None:
+    if num_parameters is not None:
+        check_range("num_parameters", num_parameters, 1, MAX_PARAMETERS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvviz.calculator.fields import MAX_LAYERS, Fields
+from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.patterns import LAYER_NAMES
 from kvviz.calculator.shapes import HIDDEN_NAMES
 
@@ -66,3 +67,73 @@ def expert_layers(fields: Fields) -> int:
     step = fields.number("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq") or 1
     only_dense = len(fields.items("mlp_only_layers") or ())
     return max(0, (num_layers - (dense if isinstance(dense, int) else 0)) // step - only_dense)
+
+
+#: Feed-forward layers of two matrices; all others have three (a gated one).
+_PLAIN = (
+    "gpt2",
+    "opt",
+    "gpt_neox",
+    "gpt_neo",
+    "gptj",
+    "bloom",
+    "mpt",
+    "falcon",
+    "gpt_bigcode",
+    "phi",
+    "codegen",
+    "starcoder2",
+)
+#: One table for input and output where the config does not say.
+_TIED = (*_PLAIN, "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3")
+_UNTIED = ("gpt_neox", "gptj", "phi", "codegen")
+_INNER_NAMES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff")
+
+
+def estimated_parameters(config: Mapping[str, Any], geometry: Geometry) -> int | None:
+    """Parameters of the text model, a few percent off at most, or None where the config describes no ordinary decoder.
+
+    Raises `ModelError` for senseless fields.
+    """
+    fields = Fields(config)
+    hidden, vocabulary = fields.number(*HIDDEN_NAMES), fields.number("vocab_size")
+    if not hidden or not vocabulary or not geometry.groups or geometry.cached_layers != geometry.num_layers:
+        return None
+    if geometry.state is not None or fields.get("num_kv_shared_layers", "block_configs"):
+        return None
+    inner = fields.number(*_INNER_NAMES) or 4 * hidden
+    matrices = 2 if fields.model_type in _PLAIN else 3
+    tied = fields.flag("tie_word_embeddings", fields.model_type in _TIED and fields.model_type not in _UNTIED)
+    with_experts = expert_layers(fields) if experts_of(fields) else 0
+    dense = geometry.num_layers - with_experts
+    attention = sum(group.layers * _attention(fields, group, hidden) for group in geometry.groups)
+    return (
+        vocabulary * hidden * (1 if tied else 2)
+        + attention
+        + dense * matrices * hidden * inner
+        + (experts_of(fields) or 0)
+        + with_experts * _beside_experts(fields, hidden)
+    )
+
+
+def _attention(fields: Fields, group: LayerGroup, hidden: int) -> int:
+    """Matrices of one layer's attention: Q, K, V and output; of a latent what makes it and what expands it."""
+    if group.uncompressed is None:
+        out = group.query_heads * group.v_dim
+        return hidden * (group.query_heads * group.k_dim + group.kv_heads * (group.k_dim + group.v_dim) + out)
+    heads, key, value = group.uncompressed
+    rank = fields.number("q_lora_rank")
+    query = rank * (hidden + heads * key) if rank else hidden * heads * key
+    made = hidden * (group.k_dim + group.v_dim)
+    return query + made + group.k_dim * heads * (key - group.v_dim + value) + heads * value * hidden
+
+
+def _beside_experts(fields: Fields, hidden: int) -> int:
+    """What a layer with experts has besides them: the router, and shared experts."""
+    count = fields.number("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts") or 0
+    shared = fields.number("n_shared_experts", "num_shared_experts") or 0
+    width = fields.number("shared_expert_intermediate_size", "share_expert_dim")
+    width = width or shared * (fields.number("moe_intermediate_size") or 0)
+    if fields.model_type in ("llama4_text", "gemma4_text"):  # a feed-forward beside the experts
+        width = fields.number("intermediate_size") or 0
+    return hidden * count + 3 * hidden * width

@@ -8,11 +8,10 @@ from typing import Literal
 
 from kvviz.calculator.cache import cache_bytes
 from kvviz.calculator.capacity import Capacity, Machine, capacity
-from kvviz.calculator.cards import CARDS
-from kvviz.calculator.dtypes import find_dtype
+from kvviz.calculator.gpus import CARDS
 from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.parameters import Parameters
-from kvviz.calculator.settings import MAX_GPUS, Settings
+from kvviz.calculator.settings import MAX_GPUS, Settings, find_dtype
 
 #: KV heads that are tried in place of one for each query head, as Llama 3 has.
 GQA_HEADS = 8

@@ -74,7 +74,7 @@ def simulate(
     as_json: Annotated[bool, json_option("the counts as JSON")] = False,
 ) -> None:
     """Replay a trace of requests through a prefix cache, and say what it would have hit."""
-    from kvviz.calculator.dtypes import find_dtype
+    from kvviz.calculator.settings import find_dtype
     from kvviz.traces import simulation
     from kvviz.traces.cache_size import blocks_in, size_bytes
     from kvviz.traces.trace import StoredTrace, Trace, TraceFile

@@ -14,11 +14,10 @@ from starlette.responses import Response
 from kvviz.calculator import Settings, Subject, calculate, listing, parse_config
 from kvviz.calculator.bandwidth import Reads, bandwidth_series
 from kvviz.calculator.calculator import MAX_MODELS
-from kvviz.calculator.cards import CARDS, Card, find_card
 from kvviz.calculator.fields import MAX_CONFIG_BYTES
-from kvviz.calculator.models import BANDWIDTH_DTYPES, BIG_MODELS
+from kvviz.calculator.gpus import CARDS, Card, find_card
+from kvviz.calculator.models import BANDWIDTH_DTYPES, BIG_MODELS, MAX_PARAMETERS
 from kvviz.calculator.settings import MAX_BATCH
-from kvviz.calculator.subject import MAX_PARAMETERS
 from kvviz.errors import ConfigError, RequestError
 from kvviz.messages import clipped, fault_in_words
 from kvviz.sessions.registry import Sessions

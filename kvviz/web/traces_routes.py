@@ -15,8 +15,8 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.responses import Response
 
 from kvviz.calculator import listing
-from kvviz.calculator.dtypes import DTYPES, find_dtype
 from kvviz.calculator.models import find_model
+from kvviz.calculator.settings import DTYPES, find_dtype
 from kvviz.errors import TraceError
 from kvviz.messages import shown
 from kvviz.traces.cache_size import size_bytes
