@@ -38,7 +38,6 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least two values; `worst` is the smallest."""
         low, median, high = statistics.quantiles(values, n=4)
         return cls(median, low, high, min(values))
 

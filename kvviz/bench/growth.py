@@ -26,7 +26,6 @@ class MemoryResult:
 
     @property
     def growth(self) -> float:
-        """Share by which it grew."""
         return self.later_bytes / self.full_bytes - 1
 
 

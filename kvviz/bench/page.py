@@ -191,7 +191,6 @@ class _Session:
                 return
 
     def wait_for_model(self, seconds: float = 300) -> None:
-        """Until the live model is ready."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             message = self._receive()
@@ -199,12 +198,10 @@ class _Session:
                 return
 
     def wait_for_steps(self, count: int) -> None:
-        """Until that many steps have finished."""
         while self.num_steps < count:
             self._receive()
 
     def drain(self) -> None:
-        """Read what has come meanwhile."""
         while True:
             try:
                 self._receive(timeout=0.01)

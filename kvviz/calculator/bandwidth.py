@@ -169,7 +169,6 @@ def step_bound(reads: Reads, context: int, batch: int, bandwidth: float) -> Step
 
 
 def contexts_up_to(limit: int) -> list[int]:
-    """128, 256, 512 … and the limit itself."""
     contexts = []
     context = FIRST_CONTEXT
     while context < limit:

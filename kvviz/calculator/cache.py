@@ -73,7 +73,6 @@ def entry_bytes(
 
 
 def rounded(num_tokens: int, block_size: int) -> int:
-    """Tokens in whole blocks."""
     return -(-num_tokens // block_size) * block_size
 
 

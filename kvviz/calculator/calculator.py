@@ -64,7 +64,6 @@ def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
 
 
 def _largest(answer: Any) -> int:
-    """The largest whole number in plain data."""
     if isinstance(answer, dict):
         return max(map(_largest, answer.values()), default=0)
     if isinstance(answer, list | tuple):

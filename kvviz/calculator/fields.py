@@ -66,7 +66,6 @@ class Fields:
     """The fields of a model's text part. What is null counts as absent."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """`config`: whole, with any nesting."""
         self.outer = config
         self.values = _text_part(config)
         self.outer_type = self._name_of(config)

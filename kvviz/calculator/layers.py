@@ -108,7 +108,6 @@ class Geometry:
 
     @property
     def cached_layers(self) -> int:
-        """Layers with entries of their own."""
         return sum(group.layers for group in self.groups)
 
 

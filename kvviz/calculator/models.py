@@ -53,7 +53,6 @@ class ListedModel:
 
     @property
     def max_context(self) -> int:
-        """Tokens of its longest context."""
         return self.geometry.max_context or 0
 
     def bytes_per_token(self, dtype: str) -> int:

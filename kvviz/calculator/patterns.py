@@ -205,7 +205,6 @@ def _by_chunks(fields: Fields, num_layers: int) -> list[Role] | None:
 
 
 def _by_windows(fields: Fields, num_layers: int) -> list[Role] | None:
-    """Layers with a window, and full ones among them."""
     if window_of(fields) is None:
         return None
     if first := fields.get("max_window_layers"):

@@ -84,7 +84,6 @@ def _shared(fields: Fields, num_layers: int) -> set[int]:
 
 
 def is_shared(fields: Fields) -> bool:
-    """Whether some layers read the entries of others."""
     return bool(_shared(fields, 2**12))
 
 
@@ -283,7 +282,6 @@ def _mamba(fields: Fields) -> _Found:
 
 
 def _short_convolution(fields: Fields) -> _Found:
-    """LFM2: the last inputs of a short convolution, nothing recurrent."""
     width = fields.number("conv_L_cache")
     return ("conv", 0, fields.need("hidden_size"), width) if width else None
 

@@ -138,7 +138,6 @@ def _gib(name: str, value: float) -> int:
 
 
 def _print_list(*, as_json: bool) -> None:
-    """Every model and card that is known by name."""
     from kvviz.calculator import listing
 
     known = listing()
@@ -281,7 +280,6 @@ def _print_remedies(console: Console, remedies: list[dict[str, Any]]) -> None:
 
 
 def _remedy(each: dict[str, Any]) -> tuple[str, str, str, str]:
-    """A change in words, and its figures."""
     value, speed = each["value"], each["tokens_per_s"]
     change = _REMEDIES[each["name"]].format(value=value, gib=value / _GIB if isinstance(value, int) else 0)
     shown_speed = "–" if speed is None else f"{speed:,.4g}"

@@ -126,7 +126,6 @@ def compare(
 
 
 def _print_lanes(*, as_json: bool) -> None:
-    """Every codec, policy and allocation with its options."""
     from kvviz.comparison.lane import choices
 
     if as_json:

@@ -53,7 +53,6 @@ def subject_of(
 
 
 def _is_path(path: Path) -> bool:
-    """Whether a name is that of a file, there or not, and not of a model."""
     try:
         return path.suffix == ".json" or path.is_absolute() or path.exists()
     except (OSError, ValueError):  # such as a name that is too long

@@ -64,7 +64,6 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Entry point of the `kvviz` command."""
     gc.set_threshold(50_000, 20, 50)  # imports make hundreds of thousands of objects that stay
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

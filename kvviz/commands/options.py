@@ -36,22 +36,18 @@ def _port(text: str) -> int:
 
 
 def whole(help: str, *names: str) -> Any:
-    """An option that takes a whole number."""
     return typer.Option(*names, parser=_whole_number, metavar="N", help=help)
 
 
 def number(help: str, metavar: str = "X") -> Any:
-    """An option that takes a number."""
     return typer.Option(parser=_number, metavar=metavar, help=help)
 
 
 def json_option(what: str) -> Any:
-    """The option `--json`, which prints `what` as JSON."""
     return typer.Option("--json", help=f"Print {what}.")
 
 
 def output_option(what: str) -> Any:
-    """The option `--output`, which also writes `what`."""
     return typer.Option("--output", "-o", help=f"Also write {what}.", metavar="FILE")
 
 

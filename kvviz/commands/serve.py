@@ -47,7 +47,6 @@ def serve(
 
 
 def has_screen() -> bool:
-    """Whether this machine has a screen, as far as its environment says."""
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 

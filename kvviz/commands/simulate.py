@@ -38,12 +38,10 @@ class Interrupt:
         self.came = False
 
     def __call__(self) -> bool:
-        """Whether it came."""
         return self.came
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Catches it inside the block."""
         before = signal.signal(signal.SIGINT, self._catch)
         try:
             yield

@@ -18,7 +18,6 @@ def stderr() -> Console:
 
 
 def print_error(sentence: str) -> None:
-    """One red sentence."""
     stderr().print(Text(sentence, style="red"), soft_wrap=True)
 
 
@@ -76,7 +75,6 @@ class LoadingLine:
         self._bar.update(self._task, description=message, completed=done, total=total, refresh=is_new)
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

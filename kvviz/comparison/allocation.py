@@ -33,7 +33,6 @@ class NoCache(Allocation):
     about = "Every step computes the keys and values of all tokens again, because nothing was kept."
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """No KV cache, so no prefix cache, and each step takes the whole text."""
         return {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
 
 
@@ -46,7 +45,6 @@ class Contiguous(Allocation):
     about = "Takes the room of prompt and longest answer at once, as engines did before paging; most of it waits empty."
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """Everything is reserved when the request is let in."""
         return {"reserve": True}
 
 
@@ -60,7 +58,6 @@ class Concatenated(Allocation):
     growing = True
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """Blocks of one token, so that each token makes the pool grow."""
         return {"block_size": 1, "num_blocks": min(MAX_NUM_BLOCKS, config.block_size * config.num_blocks)}
 
 
@@ -73,7 +70,6 @@ class NoPrefix(Allocation):
     about = "Forgets a prompt with the request that brought it, so the same beginning is computed again next time."
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """The prefix cache is off."""
         return {"prefix_cache": False}
 
 
@@ -89,7 +85,6 @@ class SmallPool(Allocation):
     blocks: int
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """That many blocks."""
         return {"num_blocks": self.blocks}
 
 
@@ -105,5 +100,4 @@ class Offload(Allocation):
     blocks: int
 
     def settings(self, config: EngineConfig) -> dict[str, Any]:
-        """That many blocks, and a host tier as large as the ordinary pool."""
         return {"num_blocks": self.blocks, "num_host_blocks": config.num_blocks, "offload": True}

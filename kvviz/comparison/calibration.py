@@ -43,12 +43,10 @@ class CalibratedModel:
 
     @property
     def geometry(self) -> ModelGeometry:
-        """What the model caches."""
         return self._observed.geometry
 
     @property
     def dtype(self) -> torch.dtype:
-        """What its entries are computed in."""
         return next(self._observed.model.parameters()).dtype
 
     def rotation(self) -> Rotation:

@@ -77,13 +77,11 @@ class _LaneRun:
         run.on_event = self._note
 
     def follow(self, reference_id: int, request_id: int, needle: str | None) -> None:
-        """A request was added."""
         track = _Track(request_id, needle, copied_before=self.run.runner.cache.copied_bytes)
         self.tracks[reference_id] = self._by_request[request_id] = track
 
     @property
     def writes(self) -> bool:
-        """Whether a branch is still writing."""
         return any(track.branch_id is not None and not track.branch_ended for track in self.tracks.values())
 
     def read_on(self, track: _Track, token_id: int) -> bool:
@@ -98,7 +96,6 @@ class _LaneRun:
         return True
 
     def write_on(self, track: _Track) -> None:
-        """One token of the lane's own text."""
         if track.branch_id is not None and not track.branch_ended:
             self.run.step(only=(track.branch_id,))
 
@@ -217,17 +214,14 @@ class Comparison:
 
     @property
     def main(self) -> ModelRun:
-        """The reference's run."""
         return self.runs[0]
 
     @property
     def num_steps(self) -> int:
-        """Steps of the reference."""
         return self.main.engine.num_steps
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would compute anything."""
         return self.main.has_work or any(lane_run.writes for lane_run in self._lane_runs)
 
     def describe(self) -> list[dict[str, Any]]:
@@ -353,7 +347,6 @@ class Comparison:
         return True
 
     def run(self) -> None:
-        """Step until there is no work."""
         while self.step():
             pass
 

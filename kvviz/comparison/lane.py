@@ -37,22 +37,18 @@ class Lane:
 
     @property
     def codec(self) -> Codec | None:
-        """How entries are stored."""
         return next((part for part in self.parts if isinstance(part, Codec)), None)
 
     @property
     def policy(self) -> Policy | None:
-        """What is forgotten."""
         return next((part for part in self.parts if isinstance(part, Policy)), None)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
-        """In what memory."""
         return tuple(part for part in self.parts if isinstance(part, Allocation))
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is the model's own cache."""
         return [part.name for part in self.parts] == [REFERENCE]
 
     def config(self, config: EngineConfig) -> EngineConfig:
@@ -113,7 +109,6 @@ class Lane:
 
 
 def choices() -> list[dict[str, Any]]:
-    """Everything that a lane may be made of, for a menu."""
     return [choice.describe() for registry in _REGISTRIES for choice in registry.values()]
 
 

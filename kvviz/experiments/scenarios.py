@@ -242,7 +242,6 @@ class Performance:
 
     @property
     def has_work(self) -> bool:
-        """Whether an act is left or a step would compute anything."""
         return bool(self._acts) or self.model_run.has_work
 
     def step(self) -> bool:
@@ -253,7 +252,6 @@ class Performance:
         return worked
 
     def run(self) -> None:
-        """Play to the end."""
         while self.has_work:
             self.step()
 

@@ -108,7 +108,6 @@ class TimingAttack:
 
     @property
     def has_work(self) -> bool:
-        """Whether a turn is left or a step would compute anything."""
         return bool(self._turns) or self._now is not None or self.model_run.has_work
 
     def step(self) -> bool:
@@ -121,7 +120,6 @@ class TimingAttack:
         return worked
 
     def run(self) -> None:
-        """Play to the end."""
         while self.has_work:
             self.step()
 
@@ -217,7 +215,6 @@ def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float
 
 
 def _script(seed: int, num_probes: int) -> list[_Turn]:
-    """All turns in order."""
     dice = random.Random(seed)
     numbers = iter(dice.sample(range(1_000, 10_000), 2 * (NUM_LESSONS + num_probes)))
     turns = [_Turn("B", _prompt(next(numbers), SECRETS[0]), is_timed=False)]  # the first prompt of all is slow

@@ -66,7 +66,6 @@ class Sessions:
             self._loader.start()
 
     async def close(self) -> None:
-        """End all sessions."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
@@ -134,7 +133,6 @@ class Sessions:
         return self._arrival
 
     async def list_recordings(self) -> list[dict[str, Any]]:
-        """What is on offer; files that cannot be read are left out."""
         listed = []
         for entry in self.library.entries:
             with contextlib.suppress(KvvizError, OSError):
@@ -232,11 +230,9 @@ class Sessions:
             )
 
     def _lanes_of(self, session: Session) -> list[Session]:
-        """The lanes of a comparison that have been opened as sessions."""
         return [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
 
     def _num_clients_of(self, session: Session) -> int:
-        """Who watches a session or one of its lanes."""
         return sum(one.num_clients for one in (session, *self._lanes_of(session)))
 
     def _unwatched_since_s(self, session: Session) -> float:

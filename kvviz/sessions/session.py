@@ -25,11 +25,9 @@ class Recent(Generic[T]):
         self._values: dict[tuple[Any, ...], T] = {}
 
     def get(self, key: tuple[Any, ...]) -> T | None:
-        """The value, if it is still here."""
         return self._values.get(key)
 
     def put(self, key: tuple[Any, ...], value: T) -> None:
-        """Keep a value, and drop the oldest one beyond the limit."""
         self._values[key] = value
         if len(self._values) > NUM_RECENT:
             del self._values[next(iter(self._values))]
@@ -56,7 +54,6 @@ class Session:
 
     @property
     def num_clients(self) -> int:
-        """How many clients watch."""
         return len(self._watchers)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -86,7 +83,6 @@ class Session:
                 self._loop.call_soon_threadsafe(self.wake_all)
 
     def wake_all(self) -> None:
-        """Wake the clients now, on the event loop."""
         self._wake_is_due = False
         for wake in tuple(self._watchers.values()):
             wake()
@@ -100,7 +96,6 @@ class Session:
         return await asyncio.wrap_future(self.source.between_steps(work))
 
     def touch(self) -> None:
-        """Somebody used the session without watching it."""
         self.unwatched_since_s = time.monotonic()
 
     async def file(self, spare: Path) -> Path:
@@ -125,7 +120,6 @@ class Session:
         return await self.step_pack(run, step, layer, columns)
 
     async def close(self) -> None:
-        """End the session; its clients are told."""
         self.closed = True
         self.wake_all()
         await asyncio.to_thread(self.source.close)

@@ -28,7 +28,7 @@ class HasLanes(Source, Protocol):
 
     @property
     def lanes(self) -> tuple[LaneLog, ...]:
-        """The lanes after the first, whose run is that of the source."""
+        pass
 
 
 class LaneSource:
@@ -43,7 +43,6 @@ class LaneSource:
 
     @property
     def kind(self) -> Literal["live", "recording"]:
-        """That of the comparison."""
         return self._whole.kind
 
     @property
@@ -53,7 +52,6 @@ class LaneSource:
 
     @property
     def run(self) -> Run:
-        """The lane's log."""
         lane = self._lane
         run = lane.run if lane else self._whole.run
         if run is not self._seen:
@@ -63,30 +61,24 @@ class LaneSource:
 
     @property
     def play(self) -> PlayState:
-        """Whether the comparison plays."""
         return self._whole.play
 
     @property
     def num_steps(self) -> int:
-        """The last finished step of the lane."""
         lane = self._lane
         return lane.num_steps() if lane else self._whole.num_steps
 
     @property
     def failure(self) -> tuple[int, KvvizError] | None:
-        """What went wrong in the comparison."""
         return self._whole.failure
 
     def execute(self, command: EngineCommand) -> Future[Any]:
-        """Have the comparison carry it out."""
         return self._whole.execute(command)
 
     def read(self, work: Callable[[], T]) -> Future[T]:
-        """As the comparison does."""
         return self._whole.read(work)
 
     def between_steps(self, work: Callable[[], T]) -> Future[T]:
-        """As the comparison does."""
         return self._whole.between_steps(work)
 
     def save(self, spare: Path) -> Future[Path]:
@@ -98,5 +90,4 @@ class LaneSource:
         return refused
 
     def close(self) -> None:
-        """Watch no more."""
         self._leave()

@@ -36,7 +36,6 @@ class Summary:
 
     @classmethod
     def of(cls, recording: Recording, path: Path) -> Summary:
-        """What there is to say about an opened file."""
         return cls(str(recording.header.get("title") or path.stem), recording.num_steps, path.stat().st_size)
 
 
@@ -56,12 +55,10 @@ class Library:
 
     @property
     def entries(self) -> list[Entry]:
-        """All that is on offer."""
         with self._lock:
             return list(self._entries.values())
 
     def get(self, recording_id: str) -> Entry | None:
-        """The recording of that id, if there is one."""
         return self._entries.get(recording_id)
 
     def summary(self, entry: Entry) -> Summary:
@@ -74,7 +71,6 @@ class Library:
         return known
 
     def note(self, entry: Entry, summary: Summary) -> None:
-        """Somebody else has read the file."""
         self._summaries[entry.recording_id] = summary
 
     def num_bytes(self, entry: Entry) -> int:
@@ -85,18 +81,15 @@ class Library:
             return 0
 
     def upload_path(self) -> Path:
-        """A new place for an uploaded file, to be given to `add` or removed."""
         with self._lock:
             if self._uploads is None:
                 self._uploads = Path(tempfile.mkdtemp(prefix="kvviz-"))
             return self._uploads / f"upload-{secrets.token_hex(6)}{SUFFIX}"
 
     def add(self, path: Path) -> Entry:
-        """Offer an uploaded file."""
         return self._put(path, uploaded=True)
 
     def remove(self, recording_id: str) -> None:
-        """Offer an uploaded file no longer, and delete it."""
         with self._lock:
             entry = self._entries.get(recording_id)
             if entry is None or not entry.uploaded:
@@ -106,7 +99,6 @@ class Library:
         entry.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Delete what was uploaded."""
         if self._uploads is not None:
             shutil.rmtree(self._uploads, ignore_errors=True)
 

@@ -65,27 +65,22 @@ class LiveSource:
 
     @property
     def run(self) -> Run:
-        """The present log with its header and frames."""
         return self._run
 
     @property
     def lanes(self) -> tuple[LaneLog, ...]:
-        """Of a comparison, the lanes after the first."""
         return self._lanes
 
     @property
     def play(self) -> PlayState:
-        """Whether and how fast the engine runs by itself."""
         return self._play
 
     @property
     def num_steps(self) -> int:
-        """The last finished step of the present log."""
         return self._num_steps
 
     @property
     def failure(self) -> tuple[int, KvvizError] | None:
-        """The last error of a step that nobody was waiting for, with how many there have been."""
         return self._failure
 
     @property
@@ -125,16 +120,12 @@ class LiveSource:
                 return self._set_play(lambda play: replace(play, rate=rate))
 
     def read(self, work: Callable[[], T]) -> Future[T]:
-        """Call `work` in another thread, beside the steps."""
         return self._reader.submit(work)
 
     def between_steps(self, work: Callable[[], T]) -> Future[T]:
-        """Call `work` in the worker thread before the next step."""
         return self._worker.interpose(work)
 
     def save(self, spare: Path) -> Future[Path]:
-        """Write the log as it is now to `spare`, beside the steps."""
-
         def write() -> Path:
             self._worker.interpose(lambda: self._model.snapshot()).result()(spare)
             return spare

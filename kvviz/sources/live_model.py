@@ -20,7 +20,6 @@ class Player(Protocol):
 
     def step(self) -> bool:
         """Run one step; False when there is no work."""
-        ...
 
 
 class LaneRun(Protocol):
@@ -51,22 +50,18 @@ class LiveModel(Player, Protocol):
     @property
     def live_header(self) -> Mapping[str, Any]:
         """Fields of the header that a recording does without."""
-        ...
 
     @property
     def num_steps(self) -> int: ...
 
     def header(self, index: int = 0) -> dict[str, Any]:
         """The header of a lane's log, see docs/wire.md."""
-        ...
 
     def add_prompt(self, asked: PromptRequest) -> int:
         """Put a prompt in the waiting line; the answer is its request id."""
-        ...
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
         """Branch off a request; the answer is the branch's id."""
-        ...
 
     def set_priority(self, request_id: int, priority: int) -> None: ...
 
@@ -74,11 +69,9 @@ class LiveModel(Player, Protocol):
 
     def reset_prefix_cache(self) -> bool:
         """Forget every cached prefix; False while a block is in use."""
-        ...
 
     def snapshot(self) -> Callable[[Path], None]:
         """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
-        ...
 
 
 class OpenModel(Protocol):
@@ -86,4 +79,3 @@ class OpenModel(Protocol):
 
     def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:
         """A run with these settings, or one that plays a scenario. Raises `KvvizError` when they do not do."""
-        ...

@@ -46,7 +46,6 @@ class Loader:
         self._thread = threading.Thread(target=self._run, name="kvviz-loading", daemon=True)
 
     def start(self) -> None:
-        """Begin to load."""
         self._thread.start()
 
     def _run(self) -> None:

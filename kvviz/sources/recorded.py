@@ -34,20 +34,16 @@ class RecordedLog:
 
     @property
     def head_seq(self) -> int:
-        """`seq` of the last record, -1 when there is none."""
         return len(self._lines) - 1
 
     def encoded(self, after: int, limit: int) -> list[bytes]:
-        """At most `limit` records with `seq` above `after`, each one JSON text."""
         start = max(0, after + 1)
         return self._lines[start : start + limit]
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """None: a file has all its records."""
         return None
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Nothing is ever appended."""
         return lambda: None
 
 
@@ -69,11 +65,9 @@ class RecordedSource:
 
     @property
     def summary(self) -> Summary:
-        """Title and size of the file."""
         return Summary.of(self._recording, self.path)
 
     def execute(self, command: EngineCommand) -> Future[Any]:
-        """Refuse: no engine listens."""
         refused: Future[Any] = Future()
         refused.set_exception(
             RequestError(
@@ -84,19 +78,16 @@ class RecordedSource:
         return refused
 
     def read(self, work: Callable[[], T]) -> Future[T]:
-        """Call `work` in the thread that reads the file."""
         return self._reader.submit(work)
 
     between_steps = read
 
     def save(self, spare: Path) -> Future[Path]:
-        """The file itself."""
         done: Future[Path] = Future()
         done.set_result(self.path)
         return done
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.shutdown(wait=True, cancel_futures=True)
         self._recording.close()
 

@@ -22,31 +22,24 @@ class LogView(Protocol):
     """
 
     @property
-    def log_id(self) -> str:
-        """What tells this log from every other."""
-        ...
+    def log_id(self) -> str: ...
 
     @property
     def first_seq(self) -> int:
         """`seq` of the oldest record that is kept."""
-        ...
 
     @property
     def head_seq(self) -> int:
         """`seq` of the newest record, -1 when there is none."""
-        ...
 
     def encoded(self, after: int, limit: int) -> list[bytes]:
         """At most `limit` records with `seq` above `after`, each one as encoded JSON."""
-        ...
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The folded world just before `first_seq`; None when the log begins at 0."""
-        ...
 
     def subscribe(self, callback: Callable[[], object], /) -> Callable[[], None]:
         """Call `callback`, from any thread, after each append; the answer ends it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +60,6 @@ class PlayState:
     idle: bool = True
 
     def as_json(self) -> dict[str, Any]:
-        """The `play` field of a status message."""
         return {"playing": self.playing, "rate": self.rate, "idle": self.idle}
 
 
@@ -83,44 +75,33 @@ class Source(Protocol):
     @property
     def kind(self) -> Literal["live", "recording"]:
         """Whether an engine listens."""
-        ...
 
     @property
-    def run(self) -> Run:
-        """The present log with its header and frames."""
-        ...
+    def run(self) -> Run: ...
 
     @property
     def play(self) -> PlayState:
         """Whether and how fast the engine runs by itself."""
-        ...
 
     @property
     def num_steps(self) -> int:
         """The last step whose records and frames are complete and that should be pushed; 0: push nothing."""
-        ...
 
     @property
     def failure(self) -> tuple[int, KvvizError] | None:
         """The last thing that went wrong by itself, with how many there have been."""
-        ...
 
     def execute(self, command: EngineCommand) -> Future[Any]:
         """Carry out a command; the future gives its result or raises a `KvvizError`."""
-        ...
 
     def read(self, work: Callable[[], T]) -> Future[T]:
         """Call `work`, which reads only what has been captured, while the engine goes on."""
-        ...
 
     def between_steps(self, work: Callable[[], T]) -> Future[T]:
         """Call `work` while no step runs, so that it sees the pool at rest."""
-        ...
 
     def save(self, spare: Path) -> Future[Path]:
         """The log as a `.kvviz` file: written to `spare`, or a file that exists anyway."""
-        ...
 
     def close(self) -> None:
         """Stop for good. May be called twice."""
-        ...

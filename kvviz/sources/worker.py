@@ -42,12 +42,10 @@ class Worker:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
         self._thread.start()
 
     @property
     def closed(self) -> bool:
-        """Whether the thread takes no more work."""
         return self._closed
 
     def submit(self, work: Callable[[], T]) -> Future[T]:

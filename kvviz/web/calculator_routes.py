@@ -86,7 +86,6 @@ class _Machine:
 
 
 def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
-    """The routes of `kvviz.calculator`."""
     machine = _Machine()
 
     @router.api_route("/calculator", methods=["GET", "HEAD"])

@@ -205,7 +205,6 @@ class Client:
 
 
 async def refuse(websocket: WebSocket, error: KvvizError) -> None:
-    """Say why, and close."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await websocket.send_text(orjson.dumps({"type": "error", "id": None, **error_json(error)}).decode())
         await websocket.close(CLOSE_REFUSED, error.code)

@@ -34,7 +34,6 @@ class Prefix:
         self._root = "/" + root_path.strip("/") if root_path.strip("/") else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if self._root and scope["type"] in ("http", "websocket"):
             path = scope["path"]
             if path == self._root and scope["type"] == "http":

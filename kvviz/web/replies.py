@@ -38,12 +38,10 @@ def error_json(error: KvvizError) -> dict[str, Any]:
 
 
 def json_response(data: Any, status_code: int = 200) -> Response:
-    """JSON that is not to be cached."""
     return Response(orjson.dumps(data), status_code, headers=NO_STORE, media_type="application/json")
 
 
 def error_response(error: KvvizError, status_code: int | None = None) -> Response:
-    """An error as an HTTP answer."""
     if status_code is None:
         status_code = _STATUS_OF_CODE.get(error.code, 404 if isinstance(error, MissingError) else 400)
     return json_response(error_json(error), status_code)

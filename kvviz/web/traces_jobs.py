@@ -49,7 +49,6 @@ class Job:
     task: asyncio.Task[None] | None = None
 
     def answer(self) -> dict[str, Any]:
-        """What a page is told."""
         return {
             "job_id": self.job_id,
             "trace": self.trace_id,
@@ -89,7 +88,6 @@ class Jobs:
         return job
 
     def find(self, job_id: str) -> Job:
-        """A job. Raises `MissingError`."""
         job = self._jobs.get(job_id)
         if job is None:
             raise MissingError("This study is not known any more; start it again.", code="no_such_job")
@@ -102,7 +100,6 @@ class Jobs:
         return job
 
     async def close(self) -> None:
-        """End all of them."""
         tasks = [job.task for job in self._jobs.values() if job.task is not None and not job.task.done()]
         for task in tasks:
             task.cancel()

@@ -68,7 +68,6 @@ class Uploads:
         return None
 
     def close(self) -> None:
-        """Remove all of them."""
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -86,13 +85,11 @@ class Traces:
         self.jobs = Jobs()
 
     async def close(self) -> None:
-        """When the server ends."""
         await self.jobs.close()
         self.uploads.close()
 
 
 def add_traces(app: FastAPI) -> Traces:
-    """The routes of `api/traces`."""
     traces = Traces()
     router = APIRouter(prefix="/api/traces")
 
