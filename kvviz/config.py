@@ -53,7 +53,6 @@ def check_number(name: str, value: float, low: float, high: float) -> None:
 
 
 def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
-    """Raise `ConfigError` unless `value` is one of `choices`, and of the same type."""
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         words = " or ".join(str(choice) for choice in choices)
         raise ConfigError(f"{name} must be {words}, but is {shown(value)}; choose one of them.", setting=name)

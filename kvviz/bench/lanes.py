@@ -37,7 +37,6 @@ class LanesResult:
 
 
 def measure_lanes(instrumented: InstrumentedModel) -> LanesResult:
-    """Rounds of one lane, two lanes, and the codecs, one after another."""
     calibrated = CalibratedModel(instrumented, None)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 1_000, (CONTEXT,), generator=generator).tolist()

@@ -33,7 +33,6 @@ class ServingResult:
 
 
 def measure_serving(instrumented: InstrumentedModel) -> ServingResult:
-    """Eight requests together against one after another, a prefix hit against a miss, and what deciding costs."""
     return ServingResult(
         batch_ratio=_batch_ratio(instrumented),
         hit_ratio=_hit_ratio(instrumented),

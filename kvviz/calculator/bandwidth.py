@@ -82,7 +82,6 @@ class Reads:
 
     @property
     def stored_bytes(self) -> int:
-        """All weights, whether a step reads them or not."""
         return self.fixed_bytes + self.expert_bytes
 
     @property
@@ -178,5 +177,4 @@ def contexts_up_to(limit: int) -> list[int]:
 
 
 def bandwidth_series(reads: Reads, batch: int, bandwidth: float) -> list[StepBound]:
-    """The bound at every power of two up to the model's limit, and there."""
     return [step_bound(reads, context, batch, bandwidth) for context in contexts_up_to(reads.max_context)]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvviz.calculator.layers import Geometry, LayerGroup
-from kvviz.calculator.settings import DEFAULT_GROUP_SIZE, Dtype, find_dtype
+from kvviz.calculator.settings import DEFAULT_GROUP_SIZE, Dtype, Settings, find_dtype
+
+#: Sizes of a group and of a whole cache.
+SIZES = (
+    "bytes_per_token",
+    "marginal_bytes_per_token",
+    "total_bytes",
+    "total_bytes_blocks",
+    "total_bytes_window_ignored",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,40 +36,23 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheBytes:
-    """A whole cache. `fixed_state_bytes` of the batch and `indexer_bytes_per_token` are in no total."""
+    """A whole cache, with the sums of its groups. `fixed_state_bytes` of the batch and `indexer_bytes_per_token` are in
+    no total.
+    """
 
     groups: tuple[GroupBytes, ...]
     fixed_state_bytes: int
     indexer_bytes_per_token: int
     uncompressed_bytes_per_token: int | None
+    bytes_per_token: int = field(init=False)
+    marginal_bytes_per_token: int = field(init=False)
+    total_bytes: int = field(init=False)
+    total_bytes_blocks: int = field(init=False)
+    total_bytes_window_ignored: int = field(init=False)
 
-    def _sum(self, name: str) -> int:
-        return sum(getattr(group, name) for group in self.groups)
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of one more token while every window is open."""
-        return self._sum("bytes_per_token")
-
-    @property
-    def marginal_bytes_per_token(self) -> int:
-        """Bytes of one more token once every window is full."""
-        return self._sum("marginal_bytes_per_token")
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the batch, to the token."""
-        return self._sum("total_bytes")
-
-    @property
-    def total_bytes_blocks(self) -> int:
-        """Bytes of the batch in whole blocks: each sequence has blocks of its own in each group."""
-        return self._sum("total_bytes_blocks")
-
-    @property
-    def total_bytes_window_ignored(self) -> int:
-        """Bytes of the batch in an engine that reserves as if no layer had a window."""
-        return self._sum("total_bytes_window_ignored")
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            object.__setattr__(self, name, sum(getattr(group, name) for group in self.groups))
 
 
 def entry_bytes(
@@ -89,24 +80,23 @@ def cache_bytes(
 
     Source of the arithmetic: docs/memory.md.
     """
-    stored = find_dtype(dtype)
+    stored, limit = find_dtype(dtype), geometry.max_context
 
     def of_group(group: LayerGroup) -> GroupBytes:
         per_token = group.layers * entry_bytes(group, stored, group_size)
         kept = group.kept(context)
+        # A window that the model's own context never fills grows to the end, as if there were none.
+        is_filled = group.window is not None and (limit is None or group.window < limit)
         return GroupBytes(
             group=group,
             bytes_per_token=per_token,
-            marginal_bytes_per_token=per_token if group.window is None else 0,
+            marginal_bytes_per_token=0 if is_filled else per_token,
             total_bytes=batch * per_token * kept,
             total_bytes_blocks=batch * per_token * rounded(kept, block_size),
             total_bytes_window_ignored=batch * per_token * context,
         )
 
-    bounded = _windows_that_bind(geometry)
-    groups = tuple(
-        part if bounded(part.group) else _never_full(part) for part in (of_group(group) for group in geometry.groups)
-    )
+    groups = tuple(of_group(group) for group in geometry.groups)
     return CacheBytes(
         groups=groups,
         fixed_state_bytes=batch * geometry.state.num_bytes if geometry.state else 0,
@@ -115,20 +105,17 @@ def cache_bytes(
     )
 
 
-def _windows_that_bind(geometry: Geometry) -> Callable[[LayerGroup], bool]:
-    limit = geometry.max_context
-    return lambda group: group.window is not None and (limit is None or group.window < limit)
-
-
-def _never_full(part: GroupBytes) -> GroupBytes:
-    """A window that the model's own context never fills grows to the end, as if there were none."""
-    return GroupBytes(
-        group=part.group,
-        bytes_per_token=part.bytes_per_token,
-        marginal_bytes_per_token=part.bytes_per_token,
-        total_bytes=part.total_bytes,
-        total_bytes_blocks=part.total_bytes_blocks,
-        total_bytes_window_ignored=part.total_bytes_window_ignored,
+def cache_of(
+    geometry: Geometry, settings: Settings, *, context: int | None = None, batch: int | None = None
+) -> CacheBytes:
+    """The same by settings, at their context and batch or at others."""
+    return cache_bytes(
+        geometry,
+        context=context or settings.context,
+        batch=batch or settings.batch,
+        dtype=settings.dtype,
+        group_size=settings.group_size,
+        block_size=settings.block_size,
     )
 
 

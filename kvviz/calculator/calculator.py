@@ -6,10 +6,18 @@ from dataclasses import asdict
 from typing import Any
 
 from kvviz.calculator.bandwidth import contexts_up_to
-from kvviz.calculator.cache import CacheBytes, GroupBytes, bytes_per_token_formula, cache_bytes, total_formula
+from kvviz.calculator.cache import (
+    SIZES,
+    CacheBytes,
+    GroupBytes,
+    bytes_per_token_formula,
+    cache_bytes,
+    cache_of,
+    total_formula,
+)
 from kvviz.calculator.capacity import Machine, capacity, stored_bytes, usable_bytes
 from kvviz.calculator.gpus import CARDS, find_card
-from kvviz.calculator.layers import FixedState, Geometry
+from kvviz.calculator.layers import FixedState
 from kvviz.calculator.models import MODELS, ListedModel, Subject
 from kvviz.calculator.remedies import remedies
 from kvviz.calculator.settings import DTYPES, MAX_BATCH, Settings, find_dtype
@@ -87,8 +95,7 @@ def _machine(machine: Machine | None, settings: Settings) -> dict[str, Any] | No
 
 def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dict[str, Any]:
     geometry = subject.geometry
-    cache = _cache(geometry, settings)
-    known = machine is not None and subject.parameters is not None
+    cache = cache_of(geometry, settings)
     warnings = [*geometry.warnings, *_warnings(subject, settings, machine)]
     answer: dict[str, Any] = {
         "model_id": subject.model_id,
@@ -103,11 +110,7 @@ def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dic
         "max_context": geometry.max_context,
         "num_layers": geometry.num_layers,
         "cached_layers": geometry.cached_layers,
-        "bytes_per_token": cache.bytes_per_token,
-        "marginal_bytes_per_token": cache.marginal_bytes_per_token,
-        "total_bytes": cache.total_bytes,
-        "total_bytes_blocks": cache.total_bytes_blocks,
-        "total_bytes_window_ignored": cache.total_bytes_window_ignored,
+        **{name: getattr(cache, name) for name in SIZES},
         "uncompressed_bytes_per_token": cache.uncompressed_bytes_per_token,
         "indexer_bytes_per_token": cache.indexer_bytes_per_token,
         "fixed_state": _state(geometry.state, settings.batch),
@@ -117,23 +120,10 @@ def _model(subject: Subject, settings: Settings, machine: Machine | None) -> dic
         "remedies": [],
         "series": _series(subject, settings),
     }
-    if known and machine is not None and subject.parameters is not None and (geometry.groups or geometry.state):
+    if machine is not None and subject.parameters is not None and (geometry.groups or geometry.state):
         answer["capacity"] = asdict(capacity(geometry, subject.parameters, machine, settings))
         answer["remedies"] = [asdict(each) for each in remedies(geometry, subject.parameters, machine, settings)]
     return answer
-
-
-def _cache(
-    geometry: Geometry, settings: Settings, *, context: int | None = None, batch: int | None = None
-) -> CacheBytes:
-    return cache_bytes(
-        geometry,
-        context=context or settings.context,
-        batch=batch or settings.batch,
-        dtype=settings.dtype,
-        group_size=settings.group_size,
-        block_size=settings.block_size,
-    )
 
 
 def _group(part: GroupBytes, settings: Settings) -> dict[str, Any]:
@@ -147,11 +137,7 @@ def _group(part: GroupBytes, settings: Settings) -> dict[str, Any]:
         "window": group.window,
         "query_heads": group.query_heads,
         "kept_tokens": group.kept(settings.context),
-        "bytes_per_token": part.bytes_per_token,
-        "marginal_bytes_per_token": part.marginal_bytes_per_token,
-        "total_bytes": part.total_bytes,
-        "total_bytes_blocks": part.total_bytes_blocks,
-        "total_bytes_window_ignored": part.total_bytes_window_ignored,
+        **{name: getattr(part, name) for name in SIZES},
         "formula": asdict(bytes_per_token_formula(group, settings.dtype, settings.group_size)),
         "total_formula": asdict(total_formula(group, part.bytes_per_token, settings.context, settings.batch)),
     }
@@ -227,13 +213,13 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
         "over_context": points(
             "context",
             contexts,
-            [_cache(geometry, settings, context=each) for each in contexts],
+            [cache_of(geometry, settings, context=each) for each in contexts],
             stored_bytes(geometry, settings, contexts, [settings.batch] * len(contexts)),
         ),
         "over_batch": points(
             "batch",
             batches,
-            [_cache(geometry, settings, batch=each) for each in batches],
+            [cache_of(geometry, settings, batch=each) for each in batches],
             stored_bytes(geometry, settings, [settings.context] * len(batches), batches),
         ),
     }
@@ -262,18 +248,8 @@ def _listed(model: ListedModel) -> dict[str, Any]:
     try:
         geometry = model.geometry
     except ModelError as error:
-        return {
-            **entry,
-            "kind": error.details["kind"],
-            "bytes_per_token": None,
-            "max_context": None,
-            "refused": error.message,
-        }
-    per_token = cache_bytes(geometry, context=1).bytes_per_token
-    return {
-        **entry,
-        "kind": geometry.kind,
-        "bytes_per_token": per_token,
-        "max_context": geometry.max_context,
-        "refused": None,
-    }
+        kind, per_token, max_context, refused = error.details["kind"], None, None, error.message
+    else:
+        kind, max_context, refused = geometry.kind, geometry.max_context, None
+        per_token = cache_bytes(geometry, context=1).bytes_per_token
+    return {**entry, "kind": kind, "bytes_per_token": per_token, "max_context": max_context, "refused": refused}

@@ -13,7 +13,7 @@ from kvviz.calculator.parameters import Parameters
 from kvviz.calculator.settings import MAX_CONTEXT, Settings, find_dtype
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Cards of one kind. `memory_bytes` and `bandwidth` (bytes per second, None: unknown) of one card, `price_per_hour`
     of one card in US dollars (None: unknown).

@@ -141,7 +141,6 @@ class Subject:
     def typed(
         cls, numbers: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
-        """A model by its numbers, see `geometry_of_numbers`. Raises `ConfigError`."""
         _check_parameters(num_parameters)
         return cls(
             geometry=geometry_of_numbers(numbers, name),

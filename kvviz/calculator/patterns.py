@@ -140,7 +140,6 @@ def _role(word: Any, index: int) -> Role:
 
 
 def _words(fields: Fields) -> Sequence[Any] | None:
-    """The config's own word for each layer, where it has a list of them."""
     words = fields.items("layer_types", "layers_block_type")
     if words is None and (letters := fields.get("hybrid_override_pattern")) is not None:
         words = list(letters[: MAX_LAYERS + 1]) if isinstance(letters, str) else fields.items("hybrid_override_pattern")
@@ -154,7 +153,6 @@ def _words(fields: Fields) -> Sequence[Any] | None:
 
 
 def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:
-    """Layers with a state, and those with attention among them."""
     if fields.model_type in _STATES_ONLY:
         return ["state"] * num_layers
     if fields.model_type in _BOTH:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kvviz.calculator.cache import cache_bytes
+from kvviz.calculator.cache import cache_of
 from kvviz.calculator.capacity import Capacity, Machine, capacity
 from kvviz.calculator.gpus import CARDS
 from kvviz.calculator.layers import Geometry, LayerGroup
@@ -50,23 +50,29 @@ class Remedy:
 def remedies(geometry: Geometry, parameters: Parameters, machine: Machine, settings: Settings) -> list[Remedy]:
     """All changes that can be made here and that save something, in a fixed order."""
     now = capacity(geometry, parameters, machine, settings)
-    found = [_other_geometry("gqa", heads, changed, parameters, machine, settings) for heads, changed in _gqa(geometry)]
+
+    def tried(
+        name: RemedyName,
+        value: str | int,
+        geometry: Geometry = geometry,
+        machine: Machine = machine,
+        settings: Settings = settings,
+    ) -> Remedy:
+        return _effect(name, value, geometry, capacity(geometry, parameters, machine, settings), settings)
+
+    found = [tried("gqa", heads, changed) for heads, changed in _gqa(geometry)]
     if find_dtype(settings.dtype).bits > 8:
-        found.append(_other_settings("fp8_cache", "fp8", geometry, parameters, machine, replace(settings, dtype="fp8")))
+        found.append(tried("fp8_cache", "fp8", settings=replace(settings, dtype="fp8")))
     if settings.context > TRIED_WINDOW and any(group.window is None for group in geometry.groups):
-        changed = replace(geometry, groups=tuple(_windowed(group) for group in geometry.groups))
-        found.append(_other_geometry("window", TRIED_WINDOW, changed, parameters, machine, settings))
+        windowed = replace(geometry, groups=tuple(_windowed(group) for group in geometry.groups))
+        found.append(tried("window", TRIED_WINDOW, windowed))
     found.append(_offload(geometry, now, settings))
     if find_dtype(settings.weights_dtype).bits > 8:
-        changed_settings = replace(settings, weights_dtype="fp8")
-        found.append(_other_settings("fp8_weights", "fp8", geometry, parameters, machine, changed_settings))
-    found += [
-        _effect("another_card", card_id, geometry, capacity(geometry, parameters, other, settings), settings)
-        for card_id, other in _larger(machine)
-    ]
+        found.append(tried("fp8_weights", "fp8", settings=replace(settings, weights_dtype="fp8")))
+    found += [tried("another_card", card_id, machine=other) for card_id, other in _larger(machine)]
     if 2 * settings.gpus <= MAX_GPUS:
         doubled = replace(settings, gpus=2 * settings.gpus)
-        found.append(_other_settings("more_cards", doubled.gpus, geometry, parameters, machine, doubled))
+        found.append(tried("more_cards", doubled.gpus, settings=doubled))
     return [remedy for remedy in found if _helps(remedy, now)]
 
 
@@ -78,53 +84,18 @@ def _helps(remedy: Remedy, now: Capacity) -> bool:
     return remedy.max_sequences > now.max_sequences or is_longer or (remedy.tokens_per_s or 0) > (now.tokens_per_s or 0)
 
 
-def _effect(
-    name: RemedyName,
-    value: str | int,
-    geometry: Geometry,
-    result: Capacity,
-    settings: Settings,
-    *,
-    needs_training: bool = False,
-) -> Remedy:
-    cache = cache_bytes(
-        geometry,
-        context=settings.context,
-        batch=settings.batch,
-        dtype=settings.dtype,
-        group_size=settings.group_size,
-        block_size=settings.block_size,
-    )
+def _effect(name: RemedyName, value: str | int, geometry: Geometry, result: Capacity, settings: Settings) -> Remedy:
     return Remedy(
         name=name,
         value=value,
-        needs_training=needs_training,
-        total_bytes=cache.total_bytes,
+        needs_training=name in ("gqa", "window"),
+        total_bytes=cache_of(geometry, settings).total_bytes,
         max_sequences=result.max_sequences,
         longest_context=result.longest_context,
         fits=result.fits,
         tokens_per_s=result.tokens_per_s,
         cost_per_million_tokens=result.cost_per_million_tokens,
     )
-
-
-def _other_geometry(
-    name: RemedyName, value: int, changed: Geometry, parameters: Parameters, machine: Machine, settings: Settings
-) -> Remedy:
-    return _effect(
-        name, value, changed, capacity(changed, parameters, machine, settings), settings, needs_training=True
-    )
-
-
-def _other_settings(
-    name: RemedyName,
-    value: str | int,
-    geometry: Geometry,
-    parameters: Parameters,
-    machine: Machine,
-    changed: Settings,
-) -> Remedy:
-    return _effect(name, value, geometry, capacity(geometry, parameters, machine, changed), changed)
 
 
 def _gqa(geometry: Geometry) -> Iterator[tuple[int, Geometry]]:
@@ -164,12 +135,4 @@ def _larger(machine: Machine) -> Iterator[tuple[str, Machine]]:
     larger = [card for card in CARDS if card.memory_bytes > machine.memory_bytes and card.bandwidth >= slowest]
     if larger:
         card = min(larger, key=lambda each: (each.memory_bytes, -each.bandwidth))
-        yield (
-            card.card_id,
-            Machine(
-                name=card.name,
-                memory_bytes=card.memory_bytes,
-                bandwidth=card.bandwidth,
-                price_per_hour=card.price_per_hour,
-            ),
-        )
+        yield card.card_id, Machine(card.name, card.memory_bytes, card.bandwidth, card.price_per_hour)

@@ -70,7 +70,6 @@ def _is_without_heads(fields: Fields, index: int) -> bool:
 
 
 def _shared(fields: Fields, num_layers: int) -> set[int]:
-    """Layers that read the entries of another one."""
     modes = fields.items("kv_sharing_modes")
     if modes is not None:
         return {index for index, mode in enumerate(modes) if mode == "reuse"}
@@ -133,7 +132,6 @@ def head_dim_of(fields: Fields, query_heads: int) -> int:
 
 
 def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
-    """One layer with attention; `per_layer_config` may hold other fields for it."""
     fields = fields.at_layer(index)
     query_heads = query_heads_of(fields, index)
     is_sliding = role in ("sliding", "both_sliding")

@@ -41,7 +41,6 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything, one finding after the other, the quick ones first."""
     checks: tuple[Callable[[], Finding], ...] = (
         _python,
         _memory,

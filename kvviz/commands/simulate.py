@@ -141,7 +141,6 @@ def _sizes(text: str) -> list[int]:
 
 
 def _block_size(path: Path, block_size: int) -> int:
-    """Tokens of a block, by the first request of the trace."""
     from kvviz.traces.lines import LineReader, open_trace
 
     reader = LineReader(block_size)

@@ -50,7 +50,6 @@ class CalibratedModel:
         return next(self._observed.model.parameters()).dtype
 
     def rotation(self) -> Rotation:
-        """How its keys turn, compared with the keys of one token at two positions. Raises `ModelError`."""
         if self._rotation is None:
             rotation = find_rotation(self._observed.model)
             layer = self.geometry.stored_layers[0].index
@@ -62,7 +61,6 @@ class CalibratedModel:
         return self._rotation
 
     def sample_entries(self) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Keys [h, t, d], values [h, t, d] and positions [t] of the calibration text in each stored layer."""
         if self._entries is None:
             self._entries = self._run(self._token_ids(), 0)
         return self._entries

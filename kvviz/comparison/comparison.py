@@ -153,7 +153,6 @@ class _LaneRun:
             track.branch_ended = True
 
     def _note_reads(self, track: _Track) -> None:
-        """What the query that chose a token has read; afterwards a branch may go on, or the request may end."""
         runner = self.run.runner
         read_bytes = runner.cache.read_bytes(track.request_id)
         if runner.kept:
@@ -285,7 +284,6 @@ class Comparison:
         return reference_id
 
     def add_tokens(self, token_ids: Sequence[int], *, max_new_tokens: int) -> int:
-        """Give token ids to every lane; the reference's request id."""
         added = [run.engine.add_request(token_ids, max_new_tokens=max_new_tokens) for run in self.runs]
         for lane_run, request_id in zip(self._lane_runs, added, strict=True):
             lane_run.follow(added[0], request_id, None)

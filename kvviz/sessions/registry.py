@@ -74,7 +74,6 @@ class Sessions:
 
     @property
     def live_id(self) -> str | None:
-        """Id of the default live session, None until the model is ready."""
         return self._live_id
 
     def status(self, session: Session | None) -> dict[str, Any]:
@@ -275,7 +274,6 @@ class Sessions:
             session.wake_all()
 
     async def _open_first(self) -> None:
-        """Have the default recording open before somebody asks for it."""
         with contextlib.suppress(KvvizError):
             await self.find(None)
 

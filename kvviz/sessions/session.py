@@ -70,7 +70,6 @@ class Session:
         return leave
 
     def follow(self, notify: Callable[[], None]) -> None:
-        """Call `notify`, from any thread, whenever something is new here."""
         self._followers.append(notify)
 
     def notify(self) -> None:
@@ -88,11 +87,9 @@ class Session:
             wake()
 
     async def read(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which reads only what has been captured."""
         return await asyncio.wrap_future(self.source.read(work))
 
     async def between_steps(self, work: Callable[[], T]) -> T:
-        """What `work` gives when called while no step runs."""
         return await asyncio.wrap_future(self.source.between_steps(work))
 
     def touch(self) -> None:

@@ -27,8 +27,7 @@ class HasLanes(Source, Protocol):
     """A source whose run may be a comparison."""
 
     @property
-    def lanes(self) -> tuple[LaneLog, ...]:
-        pass
+    def lanes(self) -> tuple[LaneLog, ...]: ...
 
 
 class LaneSource:

@@ -74,7 +74,6 @@ class Library:
         self._summaries[entry.recording_id] = summary
 
     def num_bytes(self, entry: Entry) -> int:
-        """Size of the file now, 0 when it has gone."""
         try:
             return entry.path.stat().st_size
         except OSError:

@@ -33,7 +33,6 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 
 def error_json(error: KvvizError) -> dict[str, Any]:
-    """The fields of an error, the same over HTTP and websocket."""
     return {"code": error.code, "message": error.message, "details": error.details}
 
 

@@ -30,7 +30,6 @@ OfRequest = Annotated[int | None, Query(alias="request", ge=0, le=MAX_ID)]
 
 
 def api_routes(sessions: Sessions) -> APIRouter:
-    """All routes under `api/`."""
     router = APIRouter(prefix="/api")
     _add_recordings(router, sessions)
     _add_records(router, sessions)
