@@ -75,9 +75,9 @@ def record_loaded(
     asked = PromptRequest(
         prompt, template, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p
     )
-    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     try:
-        run = ModelRun(observed, loaded.tokenizer, config, keep_entries=True)
+        run = ModelRun(instrumented, loaded.tokenizer, config, keep_entries=True)
         run.add_prompt(asked)
         if on_prompt:
             added = [event for _, _, event in run.log.records() if event["type"] == "request_added"]
@@ -96,7 +96,7 @@ def record_loaded(
         target = io.BytesIO() if path is None else Path(path)
         write_recording(target, header, lines, run.recorded_frames())
     finally:
-        observed.close()
+        instrumented.close()
     return Recording.open(target)
 
 
@@ -126,10 +126,10 @@ def compare_loaded(
     from kvviz.model.instrumented import InstrumentedModel
 
     lanes = parse_lanes(specs)
-    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     try:
         comparison = Comparison(
-            observed, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None
+            instrumented, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None
         )
         for text in before:
             comparison.add_prompt(PromptRequest(text, template, max_new_tokens))
@@ -146,7 +146,7 @@ def compare_loaded(
             comparison.snapshot()(path)
         return lane_figures(comparison.header(), comparison.main.log.records())
     finally:
-        observed.close()
+        instrumented.close()
 
 
 def serve(

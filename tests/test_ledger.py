@@ -17,7 +17,7 @@ from kvviz.events import (
     KvWritten,
     StepStarted,
 )
-from kvviz.log.slots import SlotLedger
+from kvviz.log.slots import Slots
 from kvviz.log.world import World
 from tests.support.stub_engine import as_records, busy_log
 
@@ -38,14 +38,14 @@ def written(request_id: int, positions: range, slots: range) -> Event:
     )
 
 
-def ledger_of(*events: Event, max_writes: int = 100) -> SlotLedger:
-    ledger = SlotLedger(4, 2, max_writes=max_writes)
+def ledger_of(*events: Event, max_writes: int = 100) -> Slots:
+    ledger = Slots(4, 2, max_writes=max_writes)
     for seq, event in enumerate(events):
         ledger.apply(seq, event)
     return ledger
 
 
-def code_of(ledger: SlotLedger, request_id: int, position: int, write_seq: int) -> tuple[str, int | None]:
+def code_of(ledger: Slots, request_id: int, position: int, write_seq: int) -> tuple[str, int | None]:
     with pytest.raises(MissingError) as caught:
         ledger.slot_of(request_id, position, write_seq)
     return caught.value.code, caught.value.details.get("since_step")
@@ -111,7 +111,7 @@ def test_only_so_many_writes_can_be_asked_for() -> None:
 
 
 def test_it_does_not_grow_once_its_writes_are_full() -> None:
-    ledger = SlotLedger(2, 1, max_writes=10)
+    ledger = Slots(2, 1, max_writes=10)
     for seq in range(0, 3_000, 3):
         ledger.apply(seq, step(seq // 3 + 1))
         ledger.apply(seq + 1, taken(seq % 2, seq))
@@ -126,7 +126,7 @@ def test_it_does_not_grow_once_its_writes_are_full() -> None:
 def test_it_agrees_with_the_world_through_a_run(window: int | None) -> None:
     """Where the world shows an entry, the ledger finds it in that very slot; where another is, it is gone."""
     config, events = busy_log(60, window=window)
-    ledger, world = SlotLedger(config.num_blocks, config.block_size), World(config.num_blocks, config.block_size)
+    ledger, world = Slots(config.num_blocks, config.block_size), World(config.num_blocks, config.block_size)
     everything: dict[tuple[int, int, int], int] = {}
     for record, event in zip(as_records(events), events, strict=True):
         ledger.apply(record[0], event)

@@ -34,8 +34,8 @@ DEFAULT_LANES = ("gqa", "int8", "int4", "window=64")
 Figure = Callable[[dict[str, Any]], str]
 
 
-def _number(name: str, form: str) -> Figure:
-    return lambda lane: "–" if lane[name] is None else format(lane[name], form)
+def _number(name: str, spec: str) -> Figure:
+    return lambda lane: "–" if lane[name] is None else format(lane[name], spec)
 
 
 #: What a row is called, and what stands in it.

@@ -35,23 +35,23 @@ Once upon a time a clockmaker built a clock that ran backwards, and the whole to
 class CalibratedModel:
     """An observed model for the codecs of its lanes. What is computed is kept, since several lanes may ask for it."""
 
-    def __init__(self, observed: InstrumentedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
-        self._observed = observed
+    def __init__(self, instrumented: InstrumentedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
+        self._instrumented = instrumented
         self._tokenizer = tokenizer
         self._entries: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] | None = None
         self._rotation: Rotation | None = None
 
     @property
     def geometry(self) -> ModelGeometry:
-        return self._observed.geometry
+        return self._instrumented.geometry
 
     @property
     def dtype(self) -> torch.dtype:
-        return next(self._observed.model.parameters()).dtype
+        return next(self._instrumented.model.parameters()).dtype
 
     def rotation(self) -> Rotation:
         if self._rotation is None:
-            rotation = find_rotation(self._observed.model)
+            rotation = find_rotation(self._instrumented.model)
             layer = self.geometry.stored_layers[0].index
             token_ids = self._token_ids()[:1]
             first = self._run(token_ids, 0)[layer][0][:, 0]
@@ -66,20 +66,20 @@ class CalibratedModel:
         return self._entries
 
     def _token_ids(self) -> list[int]:
-        limit = getattr(self._observed.model.config.get_text_config(), "max_position_embeddings", None)
+        limit = getattr(self._instrumented.model.config.get_text_config(), "max_position_embeddings", None)
         count = min(MAX_CALIBRATION_TOKENS, limit or MAX_CALIBRATION_TOKENS)
         if self._tokenizer is not None:
             token_ids = list(self._tokenizer(CALIBRATION_TEXT)["input_ids"])
             if token_ids:
                 return token_ids[:count]
-        size = int(self._observed.model.config.get_text_config().vocab_size)
+        size = int(self._instrumented.model.config.get_text_config().vocab_size)
         return torch.randint(0, size, (count,), generator=torch.Generator().manual_seed(0)).tolist()
 
     def _run(self, token_ids: list[int], start: int) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """The entries of one pass over tokens that stand alone, from position `start` on."""
-        observed, count = self._observed, len(token_ids)
+        instrumented, count = self._instrumented, len(token_ids)
         config = EngineConfig(block_size=1, num_blocks=start + count)
-        runner = ModelRunner(observed.door, observed.geometry, config, fingerprint=observed.fingerprint)
+        runner = ModelRunner(instrumented.door, instrumented.geometry, config, fingerprint=instrumented.fingerprint)
         runner.capture = False
         slots = list(range(start, start + count))
         table: list[int | None] = [None] * start + slots
@@ -95,7 +95,7 @@ class CalibratedModel:
         runner.run(0, [segment])
         at = torch.tensor(slots)
         found = {}
-        for layer in observed.geometry.stored_layers:
+        for layer in instrumented.geometry.stored_layers:
             keys, values = (runner.cache.entries(name, layer.index, at).transpose(0, 1) for name in ("keys", "values"))
             found[layer.index] = keys.clone(), values.clone(), at
         return found

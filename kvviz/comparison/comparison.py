@@ -155,9 +155,9 @@ class _LaneRun:
     def _note_reads(self, track: _Track) -> None:
         runner = self.run.runner
         read_bytes = runner.cache.read_bytes(track.request_id)
-        if runner.kept:
-            track.kept_share = runner.kept.kept_share(track.request_id)
-            read_bytes = round(read_bytes * runner.kept.read_share(track.request_id))
+        if runner.forgetting_mask:
+            track.kept_share = runner.forgetting_mask.kept_share(track.request_id)
+            read_bytes = round(read_bytes * runner.forgetting_mask.read_share(track.request_id))
         elif self.window_size is not None and track.sampled is not None:
             track.kept_share = min(1.0, self.window_size / track.sampled.position)
         track.read_bytes = read_bytes
@@ -179,7 +179,7 @@ class Comparison:
 
     def __init__(
         self,
-        observed: InstrumentedModel,
+        instrumented: InstrumentedModel,
         tokenizer: PreTrainedTokenizerBase | None,
         config: EngineConfig,
         lanes: Sequence[Lane],
@@ -188,14 +188,14 @@ class Comparison:
         keep_entries: bool = False,
         calibrated: CalibratedModel | None = None,
     ) -> None:
-        calibrated = calibrated or CalibratedModel(observed, tokenizer)
+        calibrated = calibrated or CalibratedModel(instrumented, tokenizer)
         self.lanes = tuple(lanes)
         self._lane_runs = []
         for lane in lanes:
             lane_config = lane.config(config)
             storage, geometry = lane.storage(calibrated, lane_config.block_size)
             run = ModelRun(
-                observed,
+                instrumented,
                 tokenizer,
                 lane_config,
                 frame_budget=frame_budget // len(lanes),

@@ -1,4 +1,4 @@
-"""How far the entries of one session are from those of another that has read the same tokens.
+"""How far the entries of one run are from those of another that has read the same tokens.
 
 Dimension key: T tokens · h KV heads of the reference · d head dimension.
 """
@@ -15,7 +15,7 @@ from kvviz.model.run import ModelRun
 Errors = tuple[tuple[float, ...], ...]
 
 
-def entry_errors(reference: ModelRun, one: Request, session: ModelRun, other: Request) -> tuple[Errors, Errors] | None:
+def entry_errors(reference: ModelRun, one: Request, run: ModelRun, other: Request) -> tuple[Errors, Errors] | None:
     """‖other - one‖ / ‖one‖ of K and of V, [layer][head of the reference], over the entries that both still have.
 
     0.0 where a layer stores nothing or no entry of it is left; None when there is no position that both hold.
@@ -29,7 +29,7 @@ def entry_errors(reference: ModelRun, one: Request, session: ModelRun, other: Re
     if not slots:
         return None
     positions, ours, theirs = (torch.tensor(column, dtype=torch.long) for column in zip(*slots, strict=True))
-    kept = session.runner.kept
+    forgetting_mask = run.runner.forgetting_mask
 
     def of(name: Literal["keys", "values"]) -> Errors:
         errors: list[tuple[float, ...]] = []
@@ -38,8 +38,8 @@ def entry_errors(reference: ModelRun, one: Request, session: ModelRun, other: Re
                 errors.append((0.0,))
                 continue
             wanted = reference.runner.cache.entries(name, layer.index, ours).double()  # [T, h, d]
-            got = _as_many(session.runner.cache.entries(name, layer.index, theirs).double(), wanted.shape[1])
-            mask = kept.kept(other.request_id, layer.index) if kept else None
+            got = _as_many(run.runner.cache.entries(name, layer.index, theirs).double(), wanted.shape[1])
+            mask = forgetting_mask.kept(other.request_id, layer.index) if forgetting_mask else None
             weight = torch.ones(wanted.shape[:2], dtype=torch.double)
             if mask is not None:
                 weight = _as_many(mask[:, positions].T.double()[..., None], wanted.shape[1])[..., 0]

@@ -281,7 +281,7 @@ class Performance:
 
 def open_performance(
     scenario: Scenario,
-    observed: InstrumentedModel,
+    instrumented: InstrumentedModel,
     tokenizer: PreTrainedTokenizerBase,
     make: Callable[..., ModelRun],
 ) -> Performance:
@@ -291,23 +291,25 @@ def open_performance(
     """
     memory = None
     if scenario.former:
-        former = make(observed, tokenizer, scenario.config)
+        former = make(instrumented, tokenizer, scenario.config)
         Performance(former, scenario.former).run()
         memory = former.engine.pool.memory
     if scenario.dtype is not None:
-        observed = _converted(observed, scenario.dtype)
-    return Performance(make(observed, tokenizer, scenario.config, memory=memory), scenario.acts)
+        instrumented = _converted(instrumented, scenario.dtype)
+    return Performance(make(instrumented, tokenizer, scenario.config, memory=memory), scenario.acts)
 
 
-def _converted(observed: InstrumentedModel, dtype: str) -> InstrumentedModel:
+def _converted(instrumented: InstrumentedModel, dtype: str) -> InstrumentedModel:
     """The same model with its weights in another dtype, checked anew."""
     import torch
 
     from kvviz.model.instrumented import InstrumentedModel
 
-    model = copy.deepcopy(observed.model)
-    model.set_attn_implementation(observed.door.own_implementation)
-    return InstrumentedModel(model.to(getattr(torch, dtype)), name=observed.name, fingerprint=observed.fingerprint)
+    model = copy.deepcopy(instrumented.model)
+    model.set_attn_implementation(instrumented.door.own_implementation)
+    return InstrumentedModel(
+        model.to(getattr(torch, dtype)), name=instrumented.name, fingerprint=instrumented.fingerprint
+    )
 
 
 def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
@@ -318,14 +320,14 @@ def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
 
     loaded = load(None, "float32", lambda *_: None)
     assert loaded.tokenizer is not None
-    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
     directory.mkdir(parents=True, exist_ok=True)
     for scenario in [find_scenario(name) for name in names] or SCENARIOS:
 
         def make(*arguments: object, scenario: Scenario = scenario, **options: object) -> ModelRun:
             return ModelRun(*arguments, keep_entries=scenario.keep_entries, **options)  # type: ignore[arg-type]
 
-        performance = open_performance(scenario, observed, loaded.tokenizer, make)
+        performance = open_performance(scenario, instrumented, loaded.tokenizer, make)
         performance.run()
         run = performance.model_run
         path = directory / f"{scenario.name}.kvviz"

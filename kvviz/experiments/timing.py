@@ -172,19 +172,19 @@ class TimingAttack:
 
 
 def run_timing_attack(
-    observed: InstrumentedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
+    instrumented: InstrumentedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
 ) -> TimingResult:
     """One attack in a run of its own, without captured frames."""
     from kvviz.model.run import ModelRun
 
-    attack = open_timing_attack(observed, tokenizer, ModelRun, shared=shared, seed=seed, num_probes=num_probes)
+    attack = open_timing_attack(instrumented, tokenizer, ModelRun, shared=shared, seed=seed, num_probes=num_probes)
     attack.model_run.capture = False
     attack.run()
     return attack.result()
 
 
 def open_timing_attack(
-    observed: InstrumentedModel,
+    instrumented: InstrumentedModel,
     tokenizer: PreTrainedTokenizerBase,
     make: Callable[..., ModelRun],
     *,
@@ -193,7 +193,7 @@ def open_timing_attack(
     num_probes: int = NUM_PROBES,
 ) -> TimingAttack:
     """An attack that has not begun. `make(observed, tokenizer, config, measure_misses=False)` opens its run."""
-    model_run = make(observed, tokenizer, TIMING_CONFIG, measure_misses=False)
+    model_run = make(instrumented, tokenizer, TIMING_CONFIG, measure_misses=False)
     return TimingAttack(model_run, shared=shared, seed=seed, num_probes=num_probes)
 
 

@@ -1,4 +1,4 @@
-"""The event log and what folds it: recordings, frames, the world, the slot ledger and the digest.
+"""The event log and what folds it: recordings, frames, the world, the slots and the digest.
 
 May import: config, errors, events, messages.
 """

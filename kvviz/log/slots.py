@@ -1,4 +1,4 @@
-"""The slot ledger: which write each pool slot holds, so that a past step never shows present tensors."""
+"""Pool slots: which write each of them holds, so that a past step never shows present tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Write:
     step: int
 
 
-class SlotLedger:
+class Slots:
     """Folds events into `slot_seq` [slots]: the `write_seq` of what a slot holds, -1 while its block is blank.
 
     Entries keep it when their block is copied, or leaves for the host tier and comes back.

@@ -13,7 +13,7 @@ import torch
 
 from kvviz.errors import MissingError
 from kvviz.log.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameSource, FrameStore, Norms, StepFrame
-from kvviz.log.slots import SlotLedger
+from kvviz.log.slots import Slots
 from kvviz.model.forward import StepCapture
 from kvviz.model.geometry import LayerGeometry
 from kvviz.model.paged_cache import PagedCache
@@ -27,14 +27,14 @@ class LiveFrames(FrameSource):
 
     def __init__(
         self,
-        ledger: SlotLedger,
+        slots: Slots,
         cache: Callable[[], PagedCache],
         *,
         budget: int = FRAME_BUDGET,
         keep_entries: bool = False,
     ) -> None:
         self.store = FrameStore(budget)
-        self.ledger = ledger
+        self.slots = slots
         self.keep_entries = keep_entries
         self._cache = cache
         self._norms: OrderedDict[int, list[Norms]] = OrderedDict()
@@ -80,11 +80,11 @@ class LiveFrames(FrameSource):
 
     def settle(self) -> None:
         """After the step's events: note which writes the frames read, and keep the frames of the step together."""
-        pending = [frame for frame in self._pending if frame.step == self.ledger.step]  # not of a step that failed
+        pending = [frame for frame in self._pending if frame.step == self.slots.step]  # not of a step that failed
         self._pending.clear()
         for frame in pending:
             assert frame.slots is not None
-            frame.seqs = np.where(frame.slots >= 0, self.ledger.slot_seq[frame.slots], -1)
+            frame.seqs = np.where(frame.slots >= 0, self.slots.slot_seq[frame.slots], -1)
             frame.move_out()
         self.store.add(*pending)
 
@@ -98,13 +98,13 @@ class LiveFrames(FrameSource):
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
         """K and V [heads, dim] from the pool, if that write is still there."""
-        slot = self.ledger.slot_of(request_id, position, write_seq)
+        slot = self.slots.slot_of(request_id, position, write_seq)
         cache = self._cache()
         self._stored(layer)
         at = torch.tensor([slot])
         key = cache.entries("keys", layer, at)[0].float().numpy().copy()
         value = cache.entries("values", layer, at)[0].float().numpy().copy()
-        self.ledger.slot_of(request_id, position, write_seq)  # still there after reading
+        self.slots.slot_of(request_id, position, write_seq)  # still there after reading
         return key, value
 
     def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
@@ -149,9 +149,9 @@ class LiveFrames(FrameSource):
         assert frame.slots is not None
         which = slice(position, position + 1) if position is not None else slice(None)
         slots, seqs = frame.slots[which], frame.seqs[which]
-        if (slots < 0).any() or not self.ledger.holds(slots, seqs, np.arange(frame.num_tokens)[which]):
+        if (slots < 0).any() or not self.slots.holds(slots, seqs, np.arange(frame.num_tokens)[which]):
             raise MissingError(
-                "Entries that this step read are gone from the pool.", code="gone", since_step=self.ledger.step
+                "Entries that this step read are gone from the pool.", code="gone", since_step=self.slots.step
             )
         kv_head = head // (geometry.query_heads // geometry.key_shape[0])
         keys = (

@@ -39,7 +39,7 @@ class _Memory:
         )
 
 
-class KeptEntries:
+class ForgettingMask:
     """Asks a policy after each step which entries stay. `rotation` turns keys for a policy that re-indexes positions.
 
     It is the `Keeping` of an attention door between `begin` and `settle`.

@@ -63,7 +63,7 @@ class ModelRunner:
         self.sampler = Sampler(config.seed, config.num_candidates)
         parameter = next(self.model.parameters())
         self.cache = self.storage.cache(geometry, config, parameter.dtype, parameter.device)
-        self.kept = self.storage.kept(config.block_size)
+        self.forgetting_mask = self.storage.forgetting_mask(config.block_size)
         self._on_step = on_step
         self._keep_logits = keep_logits
         self._picks_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
@@ -96,13 +96,13 @@ class ModelRunner:
         self.sampled = {}
         plan = StepPlan.of(segments, self.cache.block_size)
         self.cache.begin(plan)
-        if self.kept:
-            self.kept.begin(segments)
-        self.door.begin(self.cache, capture_rows=self.capture, window=self.storage.window, keeping=self.kept)
+        if self.forgetting_mask:
+            self.forgetting_mask.begin(segments)
+        self.door.begin(self.cache, capture_rows=self.capture, window=self.storage.window, keeping=self.forgetting_mask)
         began, ended, logits = self._forward(segments)
         forgotten: dict[int, Forgotten] = {}
-        if self.kept:
-            forgotten = self.kept.settle(plan.segments, self._kv_heads)
+        if self.forgetting_mask:
+            forgotten = self.forgetting_mask.settle(plan.segments, self._kv_heads)
             ended = time.perf_counter_ns()
         samples: list[Sample | None] = [None] * len(segments)
         for index, (segment, row) in enumerate(zip(segments, logits, strict=True)):
@@ -153,15 +153,15 @@ class ModelRunner:
     def fork(self, parent_id: int, request_id: int) -> None:
         """A request goes on from its parent's entries."""
         self.cache.fork(parent_id, request_id)
-        if self.kept:
-            self.kept.fork(parent_id, request_id)
+        if self.forgetting_mask:
+            self.forgetting_mask.fork(parent_id, request_id)
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""
         self.sampler.forget(request_id)
         self.cache.forget(request_id)
-        if self.kept:
-            self.kept.forget(request_id)
+        if self.forgetting_mask:
+            self.forgetting_mask.forget(request_id)
         self.forced.pop(request_id, None)
 
     @torch.inference_mode()

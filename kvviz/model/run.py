@@ -30,7 +30,7 @@ from kvviz.events import (
 from kvviz.log.event_log import MAX_RECORDS, EventLog
 from kvviz.log.frames import FRAME_BUDGET, StepFrame
 from kvviz.log.recording import LogParts, write_recording
-from kvviz.log.slots import SlotLedger
+from kvviz.log.slots import Slots
 from kvviz.model.capture import LiveFrames
 from kvviz.model.forward import ModelRunner
 from kvviz.model.geometry import ModelGeometry
@@ -83,7 +83,7 @@ class ModelRun:
 
     def __init__(
         self,
-        observed: InstrumentedModel,
+        instrumented: InstrumentedModel,
         tokenizer: PreTrainedTokenizerBase | None,
         config: EngineConfig | None = None,
         *,
@@ -97,27 +97,27 @@ class ModelRun:
         geometry: ModelGeometry | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        self.observed = observed
+        self.instrumented = instrumented
         self.tokenizer = tokenizer
         self.config = config or EngineConfig()
         self.on_event = on_event
         self.script: Script | None = None
         self.live_header: Mapping[str, Any] = {}
-        self.geometry = geometry or observed.geometry
+        self.geometry = geometry or instrumented.geometry
         self.measure_misses = measure_misses
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
         self._lock = lock or nullcontext()
-        self._ledger = SlotLedger(self.config.num_blocks, self.config.block_size)
+        self._slots = Slots(self.config.num_blocks, self.config.block_size)
         self._unmeasured: list[int] = []
         self.frames = LiveFrames(
-            self._ledger, lambda: self._runner.cache, budget=frame_budget, keep_entries=keep_entries
+            self._slots, lambda: self._runner.cache, budget=frame_budget, keep_entries=keep_entries
         )
         self.frames.log_id = self.log.log_id
         self._runner = ModelRunner(
-            observed.door,
+            instrumented.door,
             self.geometry,
             self.config,
-            fingerprint=observed.fingerprint,
+            fingerprint=instrumented.fingerprint,
             on_step=self.frames.capture,
             storage=storage,
         )
@@ -159,18 +159,18 @@ class ModelRun:
 
     def header(self, index: int = 0) -> dict[str, Any]:
         """The header of this run, see docs/wire.md."""
-        model, geometry, cache = self.observed.model, self.geometry, self._runner.cache
+        model, geometry, cache = self.instrumented.model, self.geometry, self._runner.cache
         stored = geometry.stored_layers[0]
         parameters = list(model.parameters())
-        check = self.observed.self_check
+        check = self.instrumented.self_check
         return {
             "format": FORMAT_VERSION,
             "kvviz": __version__,
             "source": "live",
-            "title": self.observed.name,
+            "title": self.instrumented.name,
             "capabilities": ["commands", "entries", "frames", "triangle"],
             "model": {
-                "name": self.observed.name,
+                "name": self.instrumented.name,
                 "architecture": type(model).__name__,
                 "num_layers": len(geometry.layers),
                 "num_query_heads": stored.query_heads,
@@ -179,7 +179,7 @@ class ModelRun:
                 "vocab_size": int(model.config.get_text_config().vocab_size),
                 "max_positions": self._runner.max_positions,
                 "dtype": str(parameters[0].dtype).removeprefix("torch."),
-                "fingerprint": self.observed.fingerprint,
+                "fingerprint": self.instrumented.fingerprint,
                 "num_parameters": sum(parameter.numel() for parameter in parameters),
                 "weight_bytes": sum(parameter.nbytes for parameter in parameters),
                 "has_template": bool(getattr(self.tokenizer, "chat_template", None)),
@@ -298,7 +298,7 @@ class ModelRun:
 
     def _emit(self, event: Event) -> int:
         seq = self.log.append(event)
-        self._ledger.apply(seq, event)
+        self._slots.apply(seq, event)
         if isinstance(event, RequestAdded):
             self._histories[event.request_id] = _History(list(event.token_ids), len(event.token_ids))
             ended = [request_id for request_id, history in self._histories.items() if history.ended]
@@ -347,7 +347,7 @@ class ModelRun:
 
     def _stop_token_ids(self) -> Sequence[int]:
         """End tokens of the model, or else of its tokenizer."""
-        generation = getattr(self.observed.model, "generation_config", None)
+        generation = getattr(self.instrumented.model, "generation_config", None)
         stop = getattr(generation, "eos_token_id", None)
         if stop is None:
             stop = getattr(self.tokenizer, "eos_token_id", None)
@@ -364,8 +364,8 @@ class ModelRun:
                 continue
             size = self.config.block_size
             config = replace(self.config, num_blocks=-(-len(token_ids) // size) + 1)
-            observed = self.observed
-            runner = ModelRunner(observed.door, observed.geometry, config, fingerprint=observed.fingerprint)
+            instrumented = self.instrumented
+            runner = ModelRunner(instrumented.door, instrumented.geometry, config, fingerprint=instrumented.fingerprint)
             runner.capture = self.capture
             engine = Engine(config, runner, lambda event: None)
             engine.add_request(token_ids, max_new_tokens=1, salt=f"miss {request_id}")

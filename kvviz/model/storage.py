@@ -10,7 +10,7 @@ from kvviz.config import EngineConfig
 from kvviz.model.codecs import Codec, Rotated
 from kvviz.model.encoded_cache import EncodedCache
 from kvviz.model.forgetting import Policy
-from kvviz.model.forgetting_mask import KeptEntries
+from kvviz.model.forgetting_mask import ForgettingMask
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.paged_cache import PagedCache
 
@@ -59,8 +59,8 @@ class Storage:
             base=self.base,
         )
 
-    def kept(self, block_size: int) -> KeptEntries | None:
+    def forgetting_mask(self, block_size: int) -> ForgettingMask | None:
         """What remembers which entries are kept, when some are forgotten one by one."""
         if self.policy is None or self.policy.window_size is not None:
             return None
-        return KeptEntries(self.policy, block_size, self.rotation)
+        return ForgettingMask(self.policy, block_size, self.rotation)

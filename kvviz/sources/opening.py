@@ -38,9 +38,9 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
     from kvviz.model.instrumented import InstrumentedModel
     from kvviz.model.run import ModelRun
 
-    observed = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
-    bytes_per_token = observed.geometry.bytes_per_token
-    calibrated = CalibratedModel(observed, loaded.tokenizer)
+    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    bytes_per_token = instrumented.geometry.bytes_per_token
+    calibrated = CalibratedModel(instrumented, loaded.tokenizer)
 
     def make(*arguments: Any, **options: Any) -> ModelRun:
         run = ModelRun(*arguments, frame_budget=frame_bytes, keep_entries=True, **options)
@@ -57,7 +57,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
                 read = lane.storage(calibrated, config.block_size)[1]  # more heads, more bytes
                 check_pool(lane.config(config), max(bytes_per_token, read.bytes_per_token), max_pool_bytes)
             return Comparison(
-                observed,
+                instrumented,
                 loaded.tokenizer,
                 config,
                 lanes,
@@ -65,7 +65,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
                 keep_entries=True,
                 calibrated=calibrated,
             )
-        run = make(observed, loaded.tokenizer, config)
+        run = make(instrumented, loaded.tokenizer, config)
         run.capture = settings.capture is not False
         return run
 
@@ -75,9 +75,9 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
             raise RequestError("Scenarios are prompts, and this model has no tokenizer.", code="no_tokenizer")
         script: Performance | TimingAttack
         if found is None:
-            script = open_timing_attack(observed, loaded.tokenizer, make, shared=TIMING_SCENARIOS[name])
+            script = open_timing_attack(instrumented, loaded.tokenizer, make, shared=TIMING_SCENARIOS[name])
         else:
-            script = open_performance(found, observed, loaded.tokenizer, make)
+            script = open_performance(found, instrumented, loaded.tokenizer, make)
         script.model_run.script = script
         return script.model_run
 
