@@ -67,6 +67,11 @@ class _Clock:
         pass
 
 
+def num_threads() -> int:
+    """Threads that torch computes with here."""
+    return torch.get_num_threads()
+
+
 def _baseline(model: Any, ids: torch.Tensor, filled: DynamicCache) -> float:
     """Seconds per token of `generate()`, from a cache that already holds all but the last token."""
     clock = _Clock()

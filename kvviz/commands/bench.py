@@ -53,9 +53,7 @@ def _simulate(*, as_json: bool) -> None:
 
 
 def _model(*, as_json: bool, model: str | None, memory: bool, page: bool) -> None:
-    import torch
-
-    from kvviz.bench.decode import CONTEXTS, measure_decode
+    from kvviz.bench.decode import CONTEXTS, measure_decode, num_threads
     from kvviz.bench.growth import measure_memory
     from kvviz.bench.lanes import measure_lanes
     from kvviz.bench.page import measure_page
@@ -77,7 +75,7 @@ def _model(*, as_json: bool, model: str | None, memory: bool, page: bool) -> Non
     grown = measure_memory(instrumented, progress.print) if memory else None
     pages = measure_page() if page else []
     if as_json:
-        result: dict[str, Any] = {"model": loaded.name, "threads": torch.get_num_threads()}
+        result: dict[str, Any] = {"model": loaded.name, "threads": num_threads()}
         result["decode"] = [asdict(item) for item in decode]
         result["serving"] = asdict(serving)
         result["lanes"] = asdict(lanes)
@@ -86,7 +84,7 @@ def _model(*, as_json: bool, model: str | None, memory: bool, page: bool) -> Non
         print(json.dumps(result, indent=2))
         return
     console = Console()
-    console.print(_decode_table(loaded.name, torch.get_num_threads(), decode))
+    console.print(_decode_table(loaded.name, num_threads(), decode))
     batch, hit = serving.batch_ratio, serving.hit_ratio
     console.print(
         f"{NUM_TOGETHER} requests together ÷ one after another: {batch.median:.2f} × the tokens per second "

@@ -77,7 +77,7 @@ def simulate(
     from kvviz.traces.cache_size import blocks_in, size_bytes
     from kvviz.traces.trace import StoredTrace, Trace, TraceFile
 
-    simulation.check_policy(policy)
+    policy = simulation.check_policy(policy)
     _check_prefill(prefill)
     find_dtype(dtype)
     _check_ways(blocks, sweep, memory, model)
