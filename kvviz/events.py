@@ -709,8 +709,3 @@ def parse_record(line: bytes) -> tuple[int, int, Event]:
     Raises pydantic's `ValidationError`.
     """
     return _record_adapter.validate_json(line, strict=True)
-
-
-def event_schema() -> dict[str, Any]:
-    """JSON schema of the union of all events."""
-    return _adapter.json_schema()

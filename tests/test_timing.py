@@ -17,7 +17,6 @@ from kvviz.experiments.timing import (
     TimingAttack,
     TimingAttacker,
     open_timing_attack,
-    run_timing_attack,
 )
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
@@ -158,9 +157,14 @@ def observed(default_model: LoadedModel) -> Iterator[InstrumentedModel]:
 def pooled(observed: InstrumentedModel, model: LoadedModel, *, shared: bool) -> float:
     """Share of rightly judged guesses over all seeds."""
     assert model.tokenizer is not None
-    results = [
-        run_timing_attack(observed, model.tokenizer, seed=seed, num_probes=NUM_PROBES, shared=shared) for seed in SEEDS
-    ]
+    results = []
+    for seed in SEEDS:
+        attack = open_timing_attack(
+            observed, model.tokenizer, ModelRun, shared=shared, seed=seed, num_probes=NUM_PROBES
+        )
+        attack.model_run.capture = False
+        attack.run()
+        results.append(attack.result())
     for result in results:
         assert len(result.right_us) == len(result.wrong_us) == NUM_PROBES // 2
     accuracy = sum(result.accuracy for result in results) / len(results)

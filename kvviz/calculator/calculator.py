@@ -248,8 +248,8 @@ def _listed(model: ListedModel) -> dict[str, Any]:
     try:
         geometry = model.geometry
     except ModelError as error:
-        kind, per_token, max_context, refused = error.details["kind"], None, None, error.message
+        found: tuple[Any, ...] = (error.details["kind"], None, None, error.message)
     else:
-        kind, max_context, refused = geometry.kind, geometry.max_context, None
         per_token = cache_bytes(geometry, context=1).bytes_per_token
-    return {**entry, "kind": kind, "bytes_per_token": per_token, "max_context": max_context, "refused": refused}
+        found = (geometry.kind, per_token, geometry.max_context, None)
+    return {**entry, **dict(zip(("kind", "bytes_per_token", "max_context", "refused"), found, strict=True))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kvviz.config import MAX_NUM_BLOCKS, EngineConfig
@@ -16,9 +16,11 @@ class Allocation(Choice):
     exact = True
     growing: ClassVar[bool] = False
 
-    @abstractmethod
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
+    fixed: ClassVar[Mapping[str, bool]] = {}
+
+    def settings(self, config: EngineConfig) -> Mapping[str, Any]:
         """Fields that differ from `config`."""
+        return self.fixed
 
 
 ALLOCATIONS: Registry[Allocation] = Registry()
@@ -31,9 +33,7 @@ class NoCache(Allocation):
     name = "no-cache"
     title = "No cache"
     about = "Every step computes the keys and values of all tokens again, because nothing was kept."
-
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
-        return {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
+    fixed: ClassVar = {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
 
 
 @ALLOCATIONS.register
@@ -43,9 +43,7 @@ class Contiguous(Allocation):
     name = "contiguous"
     title = "Reserved in one piece"
     about = "Takes the room of prompt and longest answer at once, as engines did before paging; most of it waits empty."
-
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
-        return {"reserve": True}
+    fixed: ClassVar = {"reserve": True}
 
 
 @ALLOCATIONS.register
@@ -57,7 +55,7 @@ class Concatenated(Allocation):
     about = "Makes a tensor that is one token longer for every token and copies the whole cache into it."
     growing = True
 
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> Mapping[str, Any]:
         return {"block_size": 1, "num_blocks": min(MAX_NUM_BLOCKS, config.block_size * config.num_blocks)}
 
 
@@ -68,9 +66,7 @@ class NoPrefix(Allocation):
     name = "no-prefix"
     title = "Without a prefix cache"
     about = "Forgets a prompt with the request that brought it, so the same beginning is computed again next time."
-
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
-        return {"prefix_cache": False}
+    fixed: ClassVar = {"prefix_cache": False}
 
 
 @ALLOCATIONS.register
@@ -84,20 +80,17 @@ class SmallPool(Allocation):
     value = "blocks"
     blocks: int
 
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> Mapping[str, Any]:
         return {"num_blocks": self.blocks}
 
 
 @ALLOCATIONS.register
-class Offload(Allocation):
+class Offload(SmallPool):
     """A small pool with a host tier."""
 
     name = "offload"
     title = "Offload to the host"
     about = "Has a small pool too, but what is evicted moves to host memory and is copied back when it comes again."
-    options = (Option(name="blocks", title="blocks", default=16, low=1, high=65_536),)
-    value = "blocks"
-    blocks: int
 
-    def settings(self, config: EngineConfig) -> dict[str, Any]:
+    def settings(self, config: EngineConfig) -> Mapping[str, Any]:
         return {"num_blocks": self.blocks, "num_host_blocks": config.num_blocks, "offload": True}

@@ -171,18 +171,6 @@ class TimingAttack:
         self.model_run.log.append(self.probes[-1])
 
 
-def run_timing_attack(
-    instrumented: InstrumentedModel, tokenizer: PreTrainedTokenizerBase, *, seed: int, num_probes: int, shared: bool
-) -> TimingResult:
-    """One attack in a run of its own, without captured frames."""
-    from kvviz.model.run import ModelRun
-
-    attack = open_timing_attack(instrumented, tokenizer, ModelRun, shared=shared, seed=seed, num_probes=num_probes)
-    attack.model_run.capture = False
-    attack.run()
-    return attack.result()
-
-
 def open_timing_attack(
     instrumented: InstrumentedModel,
     tokenizer: PreTrainedTokenizerBase,

@@ -48,11 +48,6 @@ def default_directory(weights: PackagedWeights = DEFAULT_WEIGHTS) -> Path:
     return _converted_directory(weights.name, weights.sha256)
 
 
-def default_is_cached(weights: PackagedWeights = DEFAULT_WEIGHTS) -> bool:
-    """Whether the default weights are there, converted and whole."""
-    return converted_name(default_directory(weights)) is not None
-
-
 def prepare(model: str | None, progress: Progress) -> Weights:
     """The weights named by `model`: None, `PATH.gguf`, a directory, or a hub id (looked up locally first).
 

@@ -72,10 +72,6 @@ class Sessions:
         self._sessions.clear()
         self.library.close()
 
-    @property
-    def live_id(self) -> str | None:
-        return self._live_id
-
     def status(self, session: Session | None) -> dict[str, Any]:
         """The `status` message for those who watch `session`, or for somebody who watches none."""
         return {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -19,6 +17,7 @@ from kvviz.log.frames import FrameSource
 from kvviz.sessions.registry import Sessions
 from kvviz.sessions.session import Session
 from kvviz.sources.controls import MAX_COLUMNS, MAX_ID
+from kvviz.web.bodies import save_body
 from kvviz.web.calculator_routes import add_memory_routes
 from kvviz.web.replies import NO_STORE, json_response
 
@@ -56,9 +55,14 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
 
     @router.post("/recordings")
     async def upload(request: Request) -> Response:
-        path = sessions.library.upload_path()
+        path, limit = sessions.library.upload_path(), sessions.limits.max_upload_bytes
+        too_large = RecordingError(
+            f"A recording may have {limit:,} bytes, and this one has more; record it with fewer steps or no frames.",
+            code="too_large",
+            limit=limit,
+        )
         try:
-            await _receive_file(request, path, sessions.limits.max_upload_bytes)
+            await save_body(request, path, too_large)
             return json_response(await sessions.add_recording(path), 201)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -154,25 +158,6 @@ async def _session(sessions: Sessions, session_id: str) -> Session:
         raise MissingError("The live session does not exist yet: the model is loading.", code="no_such_session")
     session.touch()
     return session
-
-
-async def _receive_file(request: Request, path: Path, max_bytes: int) -> None:
-    """Write the body of a request to `path`, not more than `max_bytes` of it."""
-    num_bytes = 0
-    too_large = RecordingError(
-        f"A recording may have {max_bytes:,} bytes, and this one has more; record it with fewer steps or no frames.",
-        code="too_large",
-        limit=max_bytes,
-    )
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared[:20]) > max_bytes:
-        raise too_large
-    with await asyncio.to_thread(path.open, "wb") as file:
-        async for chunk in request.stream():
-            num_bytes += len(chunk)
-            if num_bytes > max_bytes:
-                raise too_large
-            await asyncio.to_thread(file.write, chunk)
 
 
 def _file_stem(session: Session) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import re
 import secrets
 import shutil
@@ -24,6 +22,7 @@ from kvviz.traces.generated import GENERATED, find_generated
 from kvviz.traces.lines import MAX_LINE_BYTES
 from kvviz.traces.simulation import MAX_CAPACITY, POLICIES, check_policy
 from kvviz.traces.study import MAX_STUDY_REFERENCES, Question
+from kvviz.web.bodies import save_body
 from kvviz.web.replies import json_response
 from kvviz.web.traces_jobs import Jobs
 
@@ -44,10 +43,16 @@ class Uploads:
 
     async def receive(self, request: Request) -> tuple[str, int]:
         """Write the body of a request to a file; its id and bytes. Raises `TraceError` when it is too large."""
+        too_large = TraceError(
+            f"A trace may have {MAX_TRACE_BYTES:,} bytes here, and this one has more; pack it with gzip, use its "
+            "beginning, or run kvviz simulate in a terminal, which has no limit.",
+            code="too_large",
+            limit=MAX_TRACE_BYTES,
+        )
         directory = self._made()
         path = directory / f"{secrets.token_hex(8)}.part"
         try:
-            digest, num_bytes = await _write(request, path)
+            digest, num_bytes = await save_body(request, path, too_large)
             if not num_bytes:
                 raise TraceError("The file is empty; a trace has one JSON object a line, see docs/traces.md.")
             path.replace(directory / digest)
@@ -171,25 +176,3 @@ def _question(
         )
     find_model(model)
     return Question(policies=chosen, seed=seed, memory_bytes=size_bytes(memory), model_id=model, dtype=dtype)
-
-
-async def _write(request: Request, path: Path) -> tuple[str, int]:
-    """The body in a file: hash of its content, and bytes."""
-    too_large = TraceError(
-        f"A trace may have {MAX_TRACE_BYTES:,} bytes here, and this one has more; pack it with gzip, use its "
-        "beginning, or run kvviz simulate in a terminal, which has no limit.",
-        code="too_large",
-        limit=MAX_TRACE_BYTES,
-    )
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared[:20]) > MAX_TRACE_BYTES:
-        raise too_large
-    digest, num_bytes = hashlib.sha256(), 0
-    with await asyncio.to_thread(path.open, "wb") as file:
-        async for chunk in request.stream():
-            num_bytes += len(chunk)
-            if num_bytes > MAX_TRACE_BYTES:
-                raise too_large
-            digest.update(chunk)
-            await asyncio.to_thread(file.write, chunk)
-    return digest.hexdigest()[:32], num_bytes
