@@ -70,7 +70,6 @@ def shown(value: Any) -> str:
 
 
 def clipped(text: str) -> str:
-    """The text, or its beginning when it is long."""
     return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[: MAX_SHOWN_LENGTH - 3]}..."
 
 

@@ -64,12 +64,10 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks with count 0, cached ones included."""
         return len(self.free)
 
     @property
     def usage(self) -> float:
-        """Share of the blocks that somebody uses."""
         return 1 - self.num_free / self.num_blocks
 
     def find(self, hashes: Sequence[bytes], limit: int) -> list[int]:

@@ -106,7 +106,6 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would compute anything."""
         return bool(self.scheduler.waiting or self.scheduler.running)
 
     def add_request(
@@ -330,7 +329,6 @@ class Engine:
         )
 
     def _find(self, request_id: int) -> Request | None:
-        """The unfinished request of that id."""
         return next((request for request in self.scheduler.live if request.request_id == request_id), None)
 
     def _announce(
@@ -342,7 +340,6 @@ class Engine:
         continues: int | None = None,
         fork: ForkOrigin | None = None,
     ) -> None:
-        """Give a new request its id."""
         self.num_requests += 1
         self._emit(
             RequestAdded(

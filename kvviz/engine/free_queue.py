@@ -77,7 +77,6 @@ class FreeQueue:
         self._length -= 1
 
     def append_n(self, block_ids: Iterable[int]) -> None:
-        """Add blocks at the tail, in order."""
         for block_id in block_ids:
             self._insert_before(self._end, block_id)
 

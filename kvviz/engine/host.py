@@ -28,7 +28,6 @@ class HostTier:
 
     @property
     def num_swapped(self) -> int:
-        """Host blocks of swapped requests."""
         return sum(map(len, self.swapped.values()))
 
     def has_room(self, count: int) -> bool:
@@ -36,7 +35,6 @@ class HostTier:
         return self.num_swapped + count <= self.num_blocks
 
     def swap_out(self, request_id: int, count: int) -> tuple[int, ...]:
-        """Host blocks for a request's blocks. `has_room` comes first."""
         host_ids = tuple(self._take() for _ in range(count))
         self.swapped[request_id] = host_ids
         return host_ids
@@ -68,7 +66,6 @@ class HostTier:
         return self.cached.pop(block_hash)
 
     def forget(self) -> None:
-        """Drop all prefixes."""
         while self.cached:
             heappush(self._free, self._evict())
 

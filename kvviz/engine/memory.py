@@ -38,7 +38,6 @@ class PrefixMemory:
         self._evicted: OrderedDict[bytes, None] = OrderedDict()  # oldest first
 
     def add(self, block_hash: bytes, parent: bytes | None, token_ids: Sequence[int], keys: tuple[str, ...]) -> None:
-        """A block was registered."""
         node = self._nodes.get(block_hash)
         if node is not None:
             node.gone_since = None
@@ -144,7 +143,6 @@ class PrefixMemory:
 
 
 def _num_equal(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common beginning."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:

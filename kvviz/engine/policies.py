@@ -40,7 +40,6 @@ class Lru:
     name: EvictionPolicy = "lru"
 
     def rank(self, use: BlockUse) -> float | None:
-        """Always behind everybody."""
         return None
 
 
@@ -50,7 +49,6 @@ class Fifo:
     name: EvictionPolicy = "fifo"
 
     def rank(self, use: BlockUse) -> float | None:
-        """The step in which it was cached."""
         return use.cached_since
 
 
@@ -60,7 +58,6 @@ class Lfu:
     name: EvictionPolicy = "lfu"
 
     def rank(self, use: BlockUse) -> float | None:
-        """The number of hits."""
         return use.num_hits
 
 
@@ -73,11 +70,9 @@ class Random:
         self._chance = random.Random(seed)
 
     def rank(self, use: BlockUse) -> float | None:
-        """A number from 0 to 1."""
         return self._chance.random()
 
 
 def policy_of(name: EvictionPolicy, seed: int) -> Policy:
-    """The policy of that name."""
     policies: dict[EvictionPolicy, Policy] = {"lru": Lru(), "fifo": Fifo(), "lfu": Lfu(), "random": Random(seed)}
     return policies[name]

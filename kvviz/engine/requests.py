@@ -53,12 +53,10 @@ class Request:
 
     @property
     def num_tokens(self) -> int:
-        """Known tokens: the prompt and what has been sampled."""
         return len(self.token_ids)
 
     @property
     def num_generated(self) -> int:
-        """Tokens sampled so far."""
         return len(self.token_ids) - self.num_prompt_tokens
 
     def append_token(self, token_id: int) -> None:
@@ -77,7 +75,6 @@ class Request:
         return block_id * self.block_size + position % self.block_size
 
     def words(self) -> Sequence[int]:
-        """What the digest covers of this request."""
         return request_words(
             self.request_id,
             self.state,

@@ -39,7 +39,6 @@ class Scheduler:
 
     @property
     def live(self) -> tuple[Request, ...]:
-        """All unfinished requests."""
         return (*self.waiting, *self.running)
 
     def add(self, request: Request) -> None:

@@ -38,7 +38,6 @@ class Lookup:
 
     @property
     def block_ids(self) -> tuple[int, ...]:
-        """Blocks of the pool among what was found."""
         return tuple(item for item in self.found if isinstance(item, int))
 
 
@@ -136,7 +135,6 @@ class BlockTables:
         return block_ids[0] if block_ids else block_hash if self.offload and block_hash in self.host else None
 
     def announce(self, request: Request, lookup: Lookup) -> None:
-        """Emit what a lookup found."""
         self._emit(
             PrefixLookedUp(
                 request_id=request.request_id,

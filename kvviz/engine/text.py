@@ -28,16 +28,13 @@ class NumberText:
     """Token text without a tokenizer: every token reads as its number."""
 
     def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of a prompt."""
         return self.peek(request_id, token_ids)
 
     def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of possible next tokens."""
         return tuple(Piece(text=f" {token_id}") for token_id in token_ids)
 
     def extend(self, request_id: int, token_id: int) -> Piece:
-        """Piece of the next token."""
         return Piece(text=f" {token_id}")
 
     def forget(self, request_id: int) -> None:
-        """Nothing is kept."""
+        pass

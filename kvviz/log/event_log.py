@@ -43,7 +43,6 @@ class EventLog:
         return first + len(records) - 1
 
     def append(self, event: Event) -> int:
-        """Add an event and return its `seq`."""
         t_us = (time.perf_counter_ns() - self._began) // 1_000
         seq = self.head_seq + 1
         self._view[1].append(orjson.dumps([seq, t_us, event]))
@@ -60,7 +59,6 @@ class EventLog:
         return records[start : start + limit]
 
     def records(self, after: int = -1) -> list[list[Any]]:
-        """All records with `seq` > `after`, decoded."""
         return [orjson.loads(line) for line in self.encoded(after, len(self._view[1]))]
 
     def checkpoint(self) -> dict[str, Any] | None:

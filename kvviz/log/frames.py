@@ -67,17 +67,14 @@ class StepFrame:
 
     @property
     def norm_start(self) -> int:
-        """Position of the first norm."""
         return self.start + self.num_new - int(self.key_norm.shape[1])
 
     @property
     def norms(self) -> Norms:
-        """The frame's norms with their first position."""
         return Norms(self.norm_start, self.key_norm, self.value_norm)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the frame's arrays take."""
         arrays = [self.heads, self.heads_scale, self.key_norm, self.value_norm, self.queries, self.slots, self.seqs]
         kept: list[np.ndarray] = [array for array in (*arrays, *self.entries.values()) if array is not None]
         return sum([int(array.nbytes) for array in kept])
@@ -145,7 +142,6 @@ def encode_pack(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> by
 
 
 def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The head and arrays of a pack."""
     length = int.from_bytes(data[:4], "little")
     head = orjson.loads(data[4 : 4 + length])
     arrays = {}
@@ -244,7 +240,6 @@ class FrameSource(ABC):
         return encode_pack({"kind": "norms", "request_id": request_id, "log_id": self.log_id}, norms)
 
     def pack_entry(self, request_id: int, position: int, layer: int, write_seq: int) -> bytes:
-        """K and V of one entry."""
         key, value = self.entry(request_id, position, layer, write_seq)
         head = {"kind": "entry", "request_id": request_id, "position": position, "layer": layer, "write_seq": write_seq}
         return encode_pack(head, {"key": key.astype(np.float32), "value": value.astype(np.float32)})
@@ -325,12 +320,10 @@ class FrameStore:
         raise MissingError(f"No frame of step {step} was captured.", code="no_such_step")
 
     def steps(self) -> list[int]:
-        """Steps whose frames are kept, ascending."""
         with self._lock:
             return list(self._steps)
 
     def frames(self) -> list[StepFrame]:
-        """All frames that are kept, step by step, each step in the order of its batch."""
         with self._lock:
             return [frame for of_step in self._steps.values() for frame in of_step.values()]
 

@@ -140,15 +140,12 @@ class Recording(FrameSource):
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._archive.close()
 
     def records(self) -> Iterator[list[Any]]:
-        """Records `[seq, t_us, event]` in order."""
         return (orjson.loads(line) for line in self.lines)
 
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
-        """The frame of a request in a step, read from the file; None: of the first in its batch."""
         chunks = self._chunks.get(step)
         if not chunks:
             raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
@@ -177,7 +174,6 @@ class Recording(FrameSource):
         )
 
     def norms(self, request_id: int) -> list[Norms]:
-        """Norms of a request, from all its frames."""
         found = []
         for step in self._steps_of.get(request_id, ()):
             start, num_new = self._chunks[step][request_id]
@@ -424,7 +420,6 @@ def _write_log(
     lines: Iterable[bytes],
     frames: Iterable[StepFrame],
 ) -> None:
-    """One log under that prefix."""
     capabilities: set[str] = set()
     _write(archive, f"{prefix}events.ndjson", b"".join(line + b"\n" for line in lines))
     for frame in frames:

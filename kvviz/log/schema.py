@@ -77,7 +77,6 @@ def _docstring(cls: type[Any]) -> str:
 
 
 def typescript() -> str:
-    """The text of `static/js/core/events.d.ts`."""
     lines = [
         "// Generated from kvviz/events.py by `python -m kvviz.log.schema`. Do not edit.",
         "//",
@@ -134,7 +133,6 @@ def _section(title: str, cls: type[Any]) -> list[str]:
 
 
 def markdown() -> str:
-    """The text of `docs/events.md`."""
     lines = [
         "# Events",
         "",

@@ -123,7 +123,6 @@ class AttentionDoor:
         self._chunk_size = _optional_int(getattr(config, "attention_chunk_size", None))
 
     def open(self) -> None:
-        """Make the model call this door."""
         AttentionInterface.register(self.name, self.attend)
         self.model.set_attn_implementation(self.name)
         if self.model.config._attn_implementation != self.name:
@@ -134,7 +133,6 @@ class AttentionDoor:
             )
 
     def close(self) -> None:
-        """Give the model its own attention back."""
         if self.model.config._attn_implementation == self.name:
             self.model.set_attn_implementation(self.own_implementation)
         AttentionInterface._global_mapping.pop(self.name, None)

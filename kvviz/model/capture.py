@@ -89,15 +89,12 @@ class LiveFrames(FrameSource):
         self.store.add(*pending)
 
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
-        """The frame of a request in a step."""
         return self.store.get(step, request_id)
 
     def norms(self, request_id: int) -> list[Norms]:
-        """Norms of a request, kept longer than its frames."""
         return list(self._norms.get(request_id, ()))
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
-        """K and V [heads, dim] from the pool, if that write is still there."""
         slot = self.slots.slot_of(request_id, position, write_seq)
         cache = self._cache()
         self._stored(layer)
@@ -108,7 +105,6 @@ class LiveFrames(FrameSource):
         return key, value
 
     def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
-        """Weights [n, T] recomputed from kept queries and the entries in the pool."""
         frame = self.step_frame(step, request_id)
         dots = _scale(self._dots(frame, layer, head), self._stored(layer))  # [n, T]
         dots[~self._seen_by(frame, layer)] = -np.inf
@@ -116,7 +112,6 @@ class LiveFrames(FrameSource):
         return frame.start, weights / weights.sum(axis=-1, keepdims=True)
 
     def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
-        """q·k of the request's last query against one position, per head; the weight is the captured one."""
         frame = self.step_frame(step, request_id)
         if not 0 <= position < frame.num_tokens:
             raise MissingError(

@@ -61,12 +61,10 @@ class Choice:
 
     @property
     def chosen(self) -> dict[str, int]:
-        """The options as they are set."""
         return {option.name: getattr(self, option.name) for option in self.options}
 
     @classmethod
     def describe(cls) -> dict[str, Any]:
-        """What a menu needs to know."""
         return {
             "name": cls.name,
             "title": cls.title,
@@ -82,7 +80,6 @@ class Registry(dict[str, type[C]]):
     """Choices by name. `register` is the decorator with which one joins."""
 
     def register(self, choice: type[C]) -> type[C]:
-        """Add a class under its name."""
         assert choice.name not in self, f"there are two choices named {choice.name}"
         self[choice.name] = choice
         return choice

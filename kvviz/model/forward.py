@@ -76,22 +76,18 @@ class ModelRunner:
 
     @property
     def window(self) -> int | None:
-        """Reach of the farthest-seeing layer when every layer has a window."""
         return self.geometry.window
 
     @property
     def cache_keys(self) -> tuple[str, ...]:
-        """Weights, dtype, codec and window layout."""
         return self._keys
 
     @property
     def max_positions(self) -> int | None:
-        """Longest sequence that the model takes."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return int(limit) if limit else None
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
-        """One forward pass: new tokens of all segments → a sample for each segment that wants one."""
         wanted = [segment.sampling is not None for segment in segments]
         self.sampled = {}
         plan = StepPlan.of(segments, self.cache.block_size)
@@ -120,7 +116,6 @@ class ModelRunner:
         )
 
     def _sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
-        """The token that is forced, or the sampler's."""
         self.sampled[request_id] = logits
         token_id = self.forced.pop(request_id, None)
         if token_id is None:
@@ -133,15 +128,12 @@ class ModelRunner:
         return {layer.index: layer.key_shape[0] for layer in self.geometry.stored_layers}
 
     def copy_block(self, source: int, target: int) -> tuple[int, int]:
-        """Copy a block within the pool."""
         return self._timed(lambda: self.cache.copy_block(source, target))
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the pool into the host tier."""
         return self._timed(lambda: self.cache.store_blocks(block_ids, host_ids))
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the host tier into the pool."""
         return self._timed(lambda: self.cache.load_blocks(host_ids, block_ids))
 
     @staticmethod
@@ -151,13 +143,11 @@ class ModelRunner:
         return num_bytes, (time.perf_counter_ns() - began) // 1_000
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        """A request goes on from its parent's entries."""
         self.cache.fork(parent_id, request_id)
         if self.forgetting_mask:
             self.forgetting_mask.fork(parent_id, request_id)
 
     def forget(self, request_id: int) -> None:
-        """The request has ended."""
         self.sampler.forget(request_id)
         self.cache.forget(request_id)
         if self.forgetting_mask:

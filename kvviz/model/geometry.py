@@ -30,7 +30,6 @@ class LayerGeometry:
     sinks: bool
 
     def values_per_token(self) -> int:
-        """Numbers stored for one token."""
         if self.cache == "none":
             return 0
         return self.key_shape[0] * self.key_shape[1] + self.value_shape[0] * self.value_shape[1]
@@ -45,12 +44,10 @@ class ModelGeometry:
 
     @property
     def stored_layers(self) -> tuple[LayerGeometry, ...]:
-        """Layers with entries of their own."""
         return tuple(layer for layer in self.layers if layer.cache != "none")
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes that one token takes in all layers."""
         return self.element_bytes * sum(layer.values_per_token() for layer in self.layers)
 
     @property
@@ -60,7 +57,6 @@ class ModelGeometry:
         return max(window for window in windows if window) if windows and all(windows) else None
 
     def describe_layers(self) -> list[dict[str, Any]]:
-        """The `layers` of a header, see docs/wire.md."""
         return [
             {**asdict(layer), "bytes_per_token": self.element_bytes * layer.values_per_token()} for layer in self.layers
         ]

@@ -63,7 +63,6 @@ class InstrumentedModel:
             ) from error
 
     def close(self) -> None:
-        """Give the model its own attention back."""
         self.door.close()
 
     def _check(self, token_ids: list[int], want: torch.Tensor) -> SelfCheck:

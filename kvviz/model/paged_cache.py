@@ -43,7 +43,6 @@ class SegmentPlan:
 
     @property
     def length(self) -> int:
-        """Tokens of the sequence once the step is done."""
         return self.start + self.num_new
 
 
@@ -61,7 +60,6 @@ class EvenReads:
 
     @classmethod
     def of(cls, lengths: Sequence[int], num_slots: int) -> EvenReads:
-        """For sequences of these lengths."""
         found = torch.tensor(lengths)
         beyond = torch.arange(num_slots)[None] >= found[:, None]
         return cls(num_slots, found, beyond.flatten().nonzero()[:, 0])
@@ -92,7 +90,6 @@ class StepPlan:
 
     @classmethod
     def of(cls, segments: Sequence[Segment], block_size: int) -> StepPlan:
-        """Plan for the segments of a step."""
         slots = [slot for segment in segments for slot in segment.slots]
         written = torch.tensor(slots, dtype=torch.long)
         reads: list[list[int]] = []
@@ -179,7 +176,6 @@ class PagedCache(Cache):
         self._allocate(num_host_blocks)
 
     def _allocate(self, num_host_blocks: int) -> None:
-        """Make the pool and the host tier."""
         values_per_block = self.block_size * self.geometry.bytes_per_token // self.dtype.itemsize
         self.block_bytes = values_per_block * self.dtype.itemsize
         self._pool = torch.zeros(self.num_blocks * values_per_block, dtype=self.dtype, device=self.device)
@@ -214,7 +210,6 @@ class PagedCache(Cache):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the pool, from the tensor itself."""
         return self._pool.numel() * self._pool.element_size()
 
     @property
@@ -223,12 +218,10 @@ class PagedCache(Cache):
         return self.block_bytes / self.block_size
 
     def layer_bytes(self, layer: int) -> float:
-        """Bytes that one token takes in a layer."""
         stores = self._stores.get(layer, ())
         return sum(store[0].nbytes for store in stores) / self.block_size
 
     def held_bytes(self, request_id: int, num_blocks: int) -> int:
-        """Bytes of the blocks that a request holds."""
         return num_blocks * self.block_bytes
 
     def read_bytes(self, request_id: int) -> int:
@@ -243,13 +236,12 @@ class PagedCache(Cache):
         return self.geometry.stored_layers
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        """A request goes on from its parent's entries."""
+        pass
 
     def forget(self, request_id: int) -> None:
-        """A request has ended."""
+        pass
 
     def begin(self, plan: StepPlan) -> None:
-        """Set the plan of the next forward pass."""
         self.plan = plan
         self.written_layers, self.written_ns = [], []
 

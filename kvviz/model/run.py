@@ -128,7 +128,6 @@ class ModelRun:
 
     @property
     def capture(self) -> bool:
-        """Whether attention rows, queries and norms are kept."""
         return self._runner.capture
 
     @capture.setter
@@ -137,7 +136,6 @@ class ModelRun:
 
     @property
     def runner(self) -> ModelRunner:
-        """What computes its steps."""
         return self._runner
 
     def note(self, event: Event) -> int:
@@ -146,7 +144,6 @@ class ModelRun:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would compute anything."""
         return self.engine.has_work
 
     @property
@@ -158,7 +155,6 @@ class ModelRun:
         return [self]
 
     def header(self, index: int = 0) -> dict[str, Any]:
-        """The header of this run, see docs/wire.md."""
         model, geometry, cache = self.instrumented.model, self.geometry, self._runner.cache
         stored = geometry.stored_layers[0]
         parameters = list(model.parameters())
@@ -272,12 +268,10 @@ class ModelRun:
         return worked
 
     def run(self) -> None:
-        """Step until there is no work."""
         while self.step():
             pass
 
     def recorded_frames(self) -> Iterable[StepFrame]:
-        """Kept frames of all steps and requests, for a recording."""
         return self.frames.store.frames()
 
     def parts(self, header: dict[str, Any]) -> LogParts:
@@ -383,7 +377,6 @@ class ModelRun:
 
 
 def _title(lines: list[bytes]) -> str:
-    """The beginning of the first prompt."""
     for line in lines[:100]:
         event = orjson.loads(line)[2]
         if event["type"] == "request_added":

@@ -35,7 +35,6 @@ class Sampler:
         )
 
     def forget(self, request_id: int) -> None:
-        """The request has ended."""
         self._generators.pop(request_id, None)
 
     def _generator(self, request_id: int, seed: int | None) -> torch.Generator:

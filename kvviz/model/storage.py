@@ -31,7 +31,6 @@ class Storage:
 
     @property
     def window(self) -> int | None:
-        """The window that no layer exceeds, when the policy is one."""
         return self.policy.window_size if self.policy else None
 
     @property
@@ -44,7 +43,6 @@ class Storage:
     def cache(
         self, geometry: ModelGeometry, config: EngineConfig, dtype: torch.dtype, device: torch.device
     ) -> PagedCache:
-        """An empty cache of this form."""
         sizes = config.num_blocks, config.block_size
         if self.codec is None:
             return PagedCache(geometry, *sizes, dtype, device, num_host_blocks=config.num_host_blocks)

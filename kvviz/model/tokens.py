@@ -52,21 +52,17 @@ class TokenizerText:
         self._bytes = _byte_alphabet()
 
     def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of a whole prompt; later tokens of the request continue it."""
         tail = self._tails[request_id] = _Tail()
         return tuple(self._next(tail, token_id) for token_id in token_ids)
 
     def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """What each of these tokens would be if it came next."""
         tail = self._tails.get(request_id, _Tail())
         return tuple(self._next(tail.copy(), token_id) for token_id in token_ids)
 
     def extend(self, request_id: int, token_id: int) -> Piece:
-        """The piece of the next token."""
         return self._next(self._tails.setdefault(request_id, _Tail()), token_id)
 
     def forget(self, request_id: int) -> None:
-        """The request has ended."""
         self._tails.pop(request_id, None)
 
     def _next(self, tail: _Tail, token_id: int) -> Piece:

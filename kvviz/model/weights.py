@@ -44,7 +44,6 @@ def cache_directory() -> Path:
 
 
 def default_directory(weights: PackagedWeights = DEFAULT_WEIGHTS) -> Path:
-    """Where the converted default weights are, or will be."""
     return _converted_directory(weights.name, weights.sha256)
 
 

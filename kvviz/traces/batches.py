@@ -84,7 +84,6 @@ class Numbering:
         return len(self._hashes)
 
     def number(self, hashes: NDArray[np.uint64]) -> Numbers:
-        """Their numbers, new ones for hashes that were not seen before. Raises `TraceError` beyond `MAX_BLOCKS`."""
         found, inverse = np.unique(hashes, return_inverse=True)
         places = np.searchsorted(self._hashes, found)
         is_known = np.zeros(len(found), bool)

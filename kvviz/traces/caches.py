@@ -48,7 +48,6 @@ class Lru:
         self._num_seen = 0
 
     def replay(self, batch: Batch) -> list[int]:
-        """See `Cache`."""
         places = np.concatenate([self._order, batch.tail_first()])
         self._num_seen = max(self._num_seen, int(batch.blocks.max(initial=-1)) + 1)
         uses = self._uses()  # by block: its places in the queue
@@ -110,7 +109,6 @@ class Fifo:
         self._queue: deque[int] = deque()
 
     def replay(self, batch: Batch) -> list[int]:
-        """See `Cache`."""
         _grow(self._is_in, batch)
         is_in, queue, capacity, found = self._is_in, self._queue, self.capacity, []
         for blocks in batch.chains():
@@ -138,7 +136,6 @@ class Lfu:
         self._now = 0
 
     def replay(self, batch: Batch) -> list[int]:
-        """See `Cache`."""
         ranks, heap, capacity, found = self._ranks, self._heap, self.capacity, []
         ranks.extend([0] * (int(batch.blocks.max(initial=-1)) + 1 - len(ranks)))
         for blocks in batch.chains():
@@ -178,7 +175,6 @@ class Random:
         self._place = array("i")  # by block; −1: not cached
 
     def replay(self, batch: Batch) -> list[int]:
-        """See `Cache`."""
         held, place, capacity, chance, found = self._held, self._place, self.capacity, self._chance.random, []
         place.extend([-1] * (int(batch.blocks.max(initial=-1)) + 1 - len(place)))
         for blocks in batch.chains():

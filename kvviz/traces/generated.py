@@ -29,11 +29,9 @@ class Generated:
     block_size: int = DEFAULT_BLOCK_SIZE
 
     def requests(self) -> Iterator[Request]:
-        """Its requests, in order."""
         return self.make(random.Random(self.seed))
 
     def __iter__(self) -> Iterator[Batch]:
-        """See `kvviz.traces.trace.Trace`."""
         return batches_of(self.requests(), Numbering())
 
 
@@ -46,12 +44,10 @@ class _Chain:
         self.length = len(self._full) * DEFAULT_BLOCK_SIZE if parent else 0
 
     def add(self, num_tokens: int) -> None:
-        """More text at the end."""
         self.length += num_tokens
         self._full += self._ids.take(self.length // DEFAULT_BLOCK_SIZE - len(self._full))
 
     def request(self, timestamp: float, output_length: int) -> Request:
-        """A request with the prompt as it is now."""
         tail = self._ids.take(1) if self.length % DEFAULT_BLOCK_SIZE else []
         return Request(timestamp, self.length, output_length, array("Q", [*self._full, *tail]))
 

@@ -49,7 +49,6 @@ class Faults:
     first: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, sentence: str) -> None:
-        """One more."""
         self.count += 1
         if len(self.first) < NUM_FAULTS_SHOWN:
             self.first.append((line, sentence))

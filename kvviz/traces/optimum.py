@@ -33,7 +33,6 @@ class Optimum:
         self._heap: list[int] = []  # what is needed last comes first; uses that have passed come last
 
     def replay(self, batch: Batch) -> list[int]:
-        """See `kvviz.traces.caches.Cache`."""
         is_in, unneeded, heap = self._is_in, self._unneeded, self._heap
         first, num_references = batch.first_reference, len(self._next_use)
         next_use = self._next_use[first : first + len(batch.blocks)].astype(np.int64)

@@ -59,7 +59,6 @@ class Tally:
         self.course = Course()
 
     def count(self, batch: Batch) -> None:
-        """The requests of a batch."""
         self.requests += len(batch.input_lengths)
         self.total_tokens += int(batch.input_lengths.sum())
         self.references += int(batch.chain_lengths.sum())
@@ -74,7 +73,6 @@ class Tally:
         self.course.add(batch.timestamps, batch.input_lengths, tokens)
 
     def result(self, policy: str, capacity: int, block_size: int, cache: Cache, *, is_partial: bool = False) -> Result:
-        """The counts so far."""
         return Result(
             policy=policy,
             blocks=capacity,

@@ -33,7 +33,6 @@ class LruSweep:
         self._tally = Tally()
 
     def replay(self, batch: Batch, block_size: int) -> None:
-        """Take the requests of the next batch."""
         self._tally.count(batch)
         depths = self._distances.depths(batch)
         counts = np.diff(batch.starts)
@@ -54,7 +53,6 @@ class LruSweep:
         self.reuse += np.bincount(np.where(depths == NEVER, NUM_POWERS, powers), minlength=NUM_POWERS + 1)
 
     def results(self, block_size: int, *, is_partial: bool = False) -> list[Result]:
-        """One for each capacity, in the order in which they were given."""
         tally = self._tally
         blocks, tokens, present = (np.cumsum(each) for each in (self._hit_blocks, self._hit_tokens, self._present))
         results = []

@@ -55,7 +55,6 @@ class TraceFile:
 
     @property
     def block_size(self) -> int:
-        """See `Trace`."""
         return self._reader.block_size
 
     def __iter__(self) -> Iterator[Batch]:
@@ -103,7 +102,6 @@ class StoredTrace:
         return cls(tuple(kept), next_use, num_blocks, trace.block_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """See `Trace`."""
         return iter(self.batches)
 
 

@@ -28,7 +28,6 @@ class Part:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes for one block."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

@@ -32,14 +32,12 @@ class Float(Codec):
         return self.widen(keys), self.widen(values)
 
     def narrow(self, entries: torch.Tensor) -> torch.Tensor:
-        """As they are stored."""
         limit = torch.finfo(self.stored).max
         if limit < torch.finfo(entries.dtype).max:
             entries = entries.float().clamp(-limit, limit)  # a bfloat16 cannot be clamped to the limit of float16
         return entries.to(self.stored)
 
     def widen(self, stored: torch.Tensor) -> torch.Tensor:
-        """Back in `dtype`."""
         return stored.to(self.dtype)
 
 
@@ -52,7 +50,6 @@ class AsComputed(Float):
     exact = True
 
     def prepare(self, model: Calibrated, block_size: int) -> None:
-        """Take the dtype from the model."""
         super().prepare(model, block_size)
         self.stored = model.dtype
 

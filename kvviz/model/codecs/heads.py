@@ -65,11 +65,9 @@ class Grouped(Heads):
     exact = True
 
     def num_heads(self, layer: LayerGeometry) -> int:
-        """As many as the model has."""
         return layer.kv_heads
 
     def regroup(self, layer: LayerGeometry, entries: torch.Tensor) -> torch.Tensor:
-        """As they are."""
         return entries
 
 
@@ -83,7 +81,6 @@ class Multi(Heads):
     exact = True
 
     def num_heads(self, layer: LayerGeometry) -> int:
-        """As many as there are query heads."""
         return layer.query_heads
 
     def regroup(self, layer: LayerGeometry, entries: torch.Tensor) -> torch.Tensor:
@@ -100,7 +97,6 @@ class Single(Heads):
     about = "One head of K and V, the mean of all, for every query head: without retraining it harms the model badly."
 
     def num_heads(self, layer: LayerGeometry) -> int:
-        """One."""
         return 1
 
     def regroup(self, layer: LayerGeometry, entries: torch.Tensor) -> torch.Tensor:

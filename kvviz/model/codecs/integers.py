@@ -50,7 +50,6 @@ def pack(codes: torch.Tensor) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor) -> torch.Tensor:
-    """The inverse of `pack`."""
     return torch.cat((packed & 15, packed >> 4), -1)
 
 
@@ -131,11 +130,9 @@ class Integers(Codec):
         return keys.to(self.dtype), values.to(self.dtype)
 
     def shrink(self, codes: torch.Tensor) -> torch.Tensor:
-        """Codes as they are stored."""
         return codes
 
     def grow(self, stored: torch.Tensor) -> torch.Tensor:
-        """One code to a byte."""
         return stored
 
 
@@ -159,9 +156,7 @@ class Int4(Integers):
     bits = 4
 
     def shrink(self, codes: torch.Tensor) -> torch.Tensor:
-        """Two to a byte."""
         return pack(codes)
 
     def grow(self, stored: torch.Tensor) -> torch.Tensor:
-        """One to a byte."""
         return unpack(stored)

@@ -23,7 +23,6 @@ class HeavyHitters(Policy):
     budget: int
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """The heaviest of the older entries, and the newest."""
         num_entries = view.positions.shape[1]
         if num_entries <= self.budget:
             return None

@@ -38,7 +38,6 @@ class LayerView:
 
     @property
     def ends_prefill(self) -> bool:
-        """Whether the prompt is computed with this step."""
         return self.num_tokens == self.prompt_length
 
 
@@ -60,7 +59,6 @@ class Policy(Choice):
 
     @property
     def window_size(self) -> int | None:
-        """The window, when that is all."""
         return None
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -36,7 +36,6 @@ class Sinks(Policy):
             )
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """The first and the newest."""
         num_entries = view.positions.shape[1]
         if num_entries <= self.budget:
             return None

@@ -56,7 +56,6 @@ class SnapKV(Policy):
         return torch.cat((pooled, view.weights[:, -self.window :]), 1)
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """The highest before the window, and the window."""
         if not self._acts(view):
             return None
         kept = torch.ones_like(view.positions, dtype=torch.bool)

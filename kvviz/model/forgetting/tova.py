@@ -28,7 +28,6 @@ class Tova(Policy):
         return (view.weights.sum(0, keepdim=True) / view.num_query_heads).expand_as(view.weights)
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """The highest."""
         if view.positions.shape[1] <= self.budget:
             return None
         return highest(view.scores, self.budget)

@@ -23,7 +23,6 @@ class Window(Policy):
 
     @property
     def window_size(self) -> int:
-        """The budget."""
         return self.budget
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
