@@ -3,8 +3,7 @@ import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setText } from '../ui/dom.js';
 import { count, fill, percent } from '../ui/text.js';
 import { both, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+/** @import { Answer } from './types.d.ts' */
 /** @typedef {{name: 'weights'|'overhead'|'cache'|'free'|'unused'|'beyond', bytes: number}} Part */
 
 /** What the bar is made of, from left to right. `beyond` is what the rest has no room for. Pure.

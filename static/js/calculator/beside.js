@@ -4,9 +4,8 @@ import { h, replace } from '../ui/dom.js';
 import { count } from '../ui/text.js';
 import { mark } from './mark.js';
 import { binary, both, dollars, exact, rate } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { State } from './state.js' */
+/** @import { Reply } from './types.d.ts' */
 
 export class Beside {
   /** @param {State} state @param {(index: number) => string} nameOf */

@@ -6,11 +6,8 @@ import { Plot } from '../ui/plot.js';
 import { count, fill } from '../ui/text.js';
 import { COLORS, DASHES, LETTERS } from './mark.js';
 import { binary, both } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { State } from './state.js' */
+/** @import { Answer, Reply } from './types.d.ts' */
 /** One model's line: `rest` are weights and overhead in it. @typedef {{index: number, name: string, x: number[], y: number[], rest: number}} Line */
 
 const MAX_TICKS = 9;

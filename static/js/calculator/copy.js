@@ -5,9 +5,7 @@ import { toCsv } from '../ui/plot-table.js';
 import { count, fill } from '../ui/text.js';
 import { MAX_LINK } from './state.js';
 import { both, dollars, exact, rate } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { Answer, Reply } from './types.d.ts' */
 /** @typedef {'text'|'csv'|'json'|'link'} Format */
 
 const FORMATS = /** @type {Format[]} */ (['link', 'text', 'csv', 'json']);

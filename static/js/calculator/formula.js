@@ -4,11 +4,7 @@ import { h, replace, setText } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { Picture } from './picture.js';
 import { both, exact, signed } from './units.js';
-
-/** @typedef {import('./types.d.ts').Formula} Formula */
-/** @typedef {import('./types.d.ts').Group} Group */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Term} Term */
+/** @import { Formula, Group, Model, Term } from './types.d.ts' */
 
 /** @param {number} value @returns {string} */
 function valueText(value) {

@@ -4,8 +4,7 @@ import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { typeText } from './formula.js';
 import { binary, decimal, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+/** @import { Answer } from './types.d.ts' */
 
 const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_token', 'total_bytes', 'total_bytes_blocks']);
 

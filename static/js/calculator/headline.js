@@ -4,12 +4,7 @@ import { h, replace, setText } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { mark } from './mark.js';
 import { both, binary, decimal, dollars, exact, rate, times } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Capacity} Capacity */
-/** @typedef {import('./types.d.ts').Machine} Machine */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+/** @import { Answer, Capacity, Machine, Model, Settings } from './types.d.ts' */
 
 export class Headline {
   constructor() {

@@ -4,11 +4,8 @@ import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { numbersOf } from './own.js';
 import { GIB, dollars, grouped, rate } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Remedy} Remedy */
+/** @import { State } from './state.js' */
+/** @import { Answer, Model, Remedy } from './types.d.ts' */
 
 export class HelpList {
   /** @param {State} state */

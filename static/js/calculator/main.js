@@ -17,9 +17,7 @@ import { ModelsPanel } from './models.js';
 import { SettingsPanel } from './settings.js';
 import { State } from './state.js';
 import { binary, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Choices} Choices */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { Choices, Reply } from './types.d.ts' */
 
 const ANNOUNCE_MS = 900;
 const RETRY_MS = 2000;

@@ -3,8 +3,7 @@ import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { both, decimal, exact, times } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+/** @import { Answer } from './types.d.ts' */
 /** @typedef {{name: keyof typeof t.mistakes.names, wrong: number, right: number, values?: Record<string, string>}} Mistake bytes */
 
 const LLAMA_GROUP = 32;

@@ -6,11 +6,8 @@ import { mark } from './mark.js';
 import { ConfigPanel, NumbersPanel, numbersOf } from './own.js';
 import { Picker } from './picker.js';
 import { billions } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Asked} Asked */
-/** @typedef {import('./types.d.ts').Fault} Fault */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { State } from './state.js' */
+/** @import { Asked, Fault, Reply } from './types.d.ts' */
 /** @typedef {'list'|'config'|'numbers'} Way */
 
 const WAYS = /** @type {Way[]} */ (['list', 'config', 'numbers']);

@@ -3,8 +3,7 @@ import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setAttribute } from '../ui/dom.js';
 import { clip, count, fill } from '../ui/text.js';
 import { binary } from './units.js';
-
-/** @typedef {import('./types.d.ts').Listed} Listed */
+/** @import { Listed } from './types.d.ts' */
 
 const MAX_SHOWN = 60;
 

@@ -2,8 +2,7 @@
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { replace, svg } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
-
-/** @typedef {import('./types.d.ts').Group} Group */
+/** @import { Group } from './types.d.ts' */
 
 const WIDTH = 560;
 const HEIGHT = 120;

@@ -4,10 +4,8 @@ import { h, setText } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { ChoiceField, NumberField } from './fields.js';
 import { GIB, both, dollars, grouped, numberOf, wholeOf } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Machine} Machine */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+/** @import { State } from './state.js' */
+/** @import { Settings } from './types.d.ts' */
 
 /** The slider goes by eighths of an octave from 2⁷ to 2²⁰ tokens; the field takes every number. */
 const OCTAVE = 8;

@@ -3,12 +3,10 @@ import { lagging } from '../core/lane-figures.js';
 import { strings } from '../strings/main.js';
 import { clip, duration, quoted } from '../ui/text.js';
 import { blockList, caption, join, letter, plural, token } from './parts.js';
-
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../core/log.js').Log} Log */
-/** @typedef {import('../core/events.d.ts').LaneMeasured} LaneMeasured */
-/** @typedef {import('./parts.js').Caption} Caption */
+/** @import { World, StepInfo } from '../core/types.d.ts' */
+/** @import { Log } from '../core/log.js' */
+/** @import { LaneMeasured } from '../core/events.d.ts' */
+/** @import { Caption } from './parts.js' */
 
 const texts = strings.compareCaptions;
 const MAX_ANSWER = 60;

@@ -1,10 +1,8 @@
 /** What sentences are made of: things that light up their twins, lists, counts, and captions put together. */
 import { strings } from '../strings/main.js';
 import { count, duration, quoted, segments } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../ui/text.js').Segment} Segment */
+/** @import { World, Request } from '../core/types.d.ts' */
+/** @import { Segment } from '../ui/text.js' */
 /** @typedef {{short: string, long: string}} Texts */
 /** @typedef {{one: string, many: string}} Counted */
 /** @typedef {Record<string, string|number|Segment|Segment[]>} Values */

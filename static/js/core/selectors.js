@@ -1,11 +1,9 @@
 /** Values derived from a world, the log and the ui: the only places where a figure on screen is computed. */
 
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./log.js').Log} Log */
-/** @typedef {import('../ui/store.js').Ui} Ui */
-/** @typedef {import('./types.d.ts').Request} Request */
-/** @typedef {import('./types.d.ts').Scene} Scene */
-/** @typedef {import('./types.d.ts').Header} Header */
+/** @import { World } from './state.js' */
+/** @import { Log } from './log.js' */
+/** @import { Ui } from '../ui/store.js' */
+/** @import { Request, Scene, Header } from './types.d.ts' */
 
 /** The request whose tokens are shown: the chosen one, else the one at work in this scene, else the running one, else
  * the last. @param {Scene} scene @param {Ui} ui @returns {Request|null} */

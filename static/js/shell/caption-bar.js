@@ -6,10 +6,8 @@ import { shownRequest, stepTimes, storedTokens, workCounts } from '../core/selec
 import { h, replace, setText } from '../ui/dom.js';
 import { bytes, count, duration, fill, plain, segments } from '../ui/text.js';
 import { sentence } from './segments.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../ui/popover.js').Popover} Popover */
+/** @import { Ctx, Scene } from '../core/types.d.ts' */
+/** @import { Popover } from '../ui/popover.js' */
 
 /** At most one line to the live region in this time while playing. */
 const SAY_MS = 2000;

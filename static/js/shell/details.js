@@ -6,13 +6,8 @@ import { bytes, clip, count, duration, fill, percent, quoted } from '../ui/text.
 import { tokenText } from '../ui/token.js';
 import { headsPicture } from './heads-picture.js';
 import { vectorsOf } from './vectors.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../ui/dom.js').Child} Child */
+/** @import { Ctx, Scene, World, Selection, Request } from '../core/types.d.ts' */
+/** @import { Child } from '../ui/dom.js' */
 
 const TOP = 5;
 

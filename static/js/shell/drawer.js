@@ -9,11 +9,8 @@ import { recordingsPart } from './recordings.js';
 import { asksForAnother, cacheFields, configOf, manyFields, showRun } from './run-settings.js';
 import { scenariosPart } from './scenarios.js';
 import { CommandError } from './transport.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Header} Header */
-/** @typedef {import('../core/types.d.ts').Status} Status */
-/** @typedef {import('./actions.js').Actions} Actions */
+/** @import { Ctx, Header, Status } from '../core/types.d.ts' */
+/** @import { Actions } from './actions.js' */
 
 const text = strings.drawer;
 

@@ -22,8 +22,7 @@ import { Takeover } from './takeover.js';
 import { Tape } from './tape.js';
 import { Banner, TopBar } from './topbar.js';
 import { Transport } from './transport.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
+/** @import { Ctx } from '../core/types.d.ts' */
 
 /** Milliseconds of a frame that may go into folding ahead. */
 const FOLD_MS = 4;

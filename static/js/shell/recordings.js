@@ -1,8 +1,7 @@
 /** Saving, opening and listing recordings. */
 import { h, replace } from '../ui/dom.js';
 import { bytes, fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
+/** @import { Ctx } from '../core/types.d.ts' */
 
 /** @param {Ctx} ctx @param {(session: string|null) => void} openSession */
 export function recordingsPart(ctx, openSession) {

@@ -1,12 +1,7 @@
 /** The stage holds one lens at a time, loads it when it is first wanted, and tells it what moved. */
 import { h, replace, setText } from '../ui/dom.js';
 import { fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Lens} Lens */
-/** @typedef {import('../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('../core/types.d.ts').LensName} LensName */
+/** @import { Ctx, Scene, Lens, Dirty, LensName } from '../core/types.d.ts' */
 
 /** @type {Record<LensName, () => Promise<{create: import('../core/types.d.ts').CreateLens}>>} */
 const LOADERS = {

@@ -2,11 +2,7 @@
 import { placeOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
 import { fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../core/types.d.ts').Pack} Pack */
-/** @typedef {import('../ui/palette.js').Rgb} Rgb */
+/** @import { Ctx, Request, Pack } from '../core/types.d.ts' */
 
 const ROW_PX = 12;
 

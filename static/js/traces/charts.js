@@ -3,9 +3,7 @@ import { traces as t } from '../strings/traces.js';
 import { Plot } from '../ui/plot.js';
 import { count, fill } from '../ui/text.js';
 import { cacheOf, leading, nameOf, named, rate } from './text.js';
-
-/** @typedef {import('./api.js').Job} Job */
-/** @typedef {import('./api.js').Summary} Summary */
+/** @import { Job, Summary } from './api.js' */
 
 /** How a policy is drawn: by colour, dash and mark. @type {Record<string, {color: string, dash: string, symbol: string, width: number}>} */
 export const STYLE = {

@@ -4,9 +4,8 @@ import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { MAX_PREFILL, POLICIES, natural } from './state.js';
 import { cacheOf, nameOf, size } from './text.js';
-
-/** @typedef {import('./state.js').Asked} Asked */
-/** @typedef {import('./api.js').Overview} Overview */
+/** @import { Asked } from './state.js' */
+/** @import { Overview } from './api.js' */
 
 const SLIDER = 1000;
 const SMALLEST_SHARE = 512;

@@ -4,9 +4,8 @@ import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/text.js';
 import { Charts } from './charts.js';
 import { cacheOf, leading, nameOf, rate, span } from './text.js';
-
-/** @typedef {import('./api.js').Job} Job */
-/** @typedef {import('./state.js').Asked} Asked */
+/** @import { Job } from './api.js' */
+/** @import { Asked } from './state.js' */
 /** What the trace and the cache are called, and how much the cache holds. @typedef {{title: string, cache: string, holding: string}} Names */
 
 export class Found {

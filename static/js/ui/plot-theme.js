@@ -4,8 +4,7 @@
  */
 import { plotTexts } from '../strings/plot.js';
 import { css } from './palette.js';
-
-/** @typedef {import('./palette.js').Palette} Palette */
+/** @import { Palette } from './palette.js' */
 /** @typedef {Record<string, any>} Parts a trace or a layout of plotly */
 
 const NAMED = /^var\(--([\w-]+)\)(?:\/(0?\.\d+|1))?$/;

@@ -15,9 +15,8 @@ import { Palette } from './palette.js';
 import { loadPlotly } from './plot-load.js';
 import { saveText, saveUrl, tableElement, toCsv, toJson } from './plot-table.js';
 import { axesOf, byteTicks, fullLayout, themed } from './plot-theme.js';
-
-/** @typedef {import('./plot-table.js').Numbers} Numbers */
-/** @typedef {import('./plot-theme.js').Parts} Parts */
+/** @import { Numbers } from './plot-table.js' */
+/** @import { Parts } from './plot-theme.js' */
 /** @typedef {'png'|'svg'|'csv'|'json'} Format */
 /** `label`: what the chart shows, in words. `file`: name of saved files, without an ending. `onZoom`: a person chose another part;
  * a long series may be drawn anew with more points of what is `shown`.

@@ -1,8 +1,7 @@
 /** From catalogue texts to what is shown: filling in, numbers with units, and how a token reads. */
 import { strings } from '../strings/main.js';
-
-/** @typedef {import('../core/events.d.ts').Piece} Piece */
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
+/** @import { Piece } from '../core/events.d.ts' */
+/** @import { Selection } from '../core/types.d.ts' */
 
 /**
  * A part of a sentence: plain text, or text that means something.

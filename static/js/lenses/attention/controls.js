@@ -4,9 +4,8 @@ import { fill, quoted } from '../../ui/text.js';
 import { sinkToggle } from '../cache/controls.js';
 import { texts } from '../shared/texts.js';
 import { numKvHeads } from './layout.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { CachePicture } from '../cache/picture.js' */
 
 export class AttentionControls {
   /** @param {Ctx} ctx @param {(mode: 'row'|'triangle') => void} setMode */

@@ -15,10 +15,8 @@ import { AttentionFrame } from './frame.js';
 import { attentionSpace, headAt } from './layout.js';
 import { Scores } from './scores.js';
 import { TriangleView } from './triangle-view.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { CachePicture } from '../cache/picture.js' */
 
 const TABLE_MS = 600;
 /** From this mean share on the first token is explained as a sink. */
@@ -289,4 +287,3 @@ class AttentionLens {
     this.root.replaceChildren();
   }
 }
-

@@ -3,12 +3,9 @@ import { hatch, textWidth, useFont } from '../../ui/canvas.js';
 import { count, fill } from '../../ui/text.js';
 import { fillHue } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchStep} BatchStep */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
-/** @typedef {import('./space.js').StepColumns} StepColumns */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { BatchModel, BatchStep } from './model.js' */
+/** @import { BatchSpace, StepColumns } from './space.js' */
 
 /** The step that stands for a column: the one that computed most. @param {BatchModel} model @param {StepColumns} columns @param {number} column @returns {BatchStep|null} */
 export function fullest(model, columns, column) {

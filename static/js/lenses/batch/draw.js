@@ -2,14 +2,10 @@
 import { hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { drawBadge, fillHue, hueOf, hueOutline } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./model.js').BatchState} BatchState */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
-/** @typedef {import('./space.js').StepColumns} StepColumns */
-/** @typedef {import('./latency.js').Latency} Latency */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { BatchModel, BatchRequest, BatchState } from './model.js' */
+/** @import { BatchSpace, StepColumns } from './space.js' */
+/** @import { Latency } from './latency.js' */
 
 /** Where several steps share a column, what is rare is shown. @type {BatchState[]} */
 const RARE_FIRST = ['preempted', 'swapped', 'prefill', 'held', 'decode', 'waiting'];

@@ -13,10 +13,8 @@ import { batchLegend } from './legend.js';
 import { BatchModel } from './model.js';
 import { BatchRows, placesOf } from './rows.js';
 import { cellText, describeBatch, fillBatchTable, latencyText, poolText, stepText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { BatchRequest } from './model.js' */
 
 const t = texts.batch;
 const TABLE_MS = 800;

@@ -4,12 +4,8 @@ import { h, replace } from '../../ui/dom.js';
 import { bytes, clip, count, duration, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { idleBefore, latencyOf } from './latency.js';
-
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./model.js').BatchStep} BatchStep */
-/** @typedef {import('./latency.js').Cause} Cause */
-/** @typedef {import('./latency.js').Latency} Latency */
+/** @import { BatchModel, BatchRequest, BatchStep } from './model.js' */
+/** @import { Cause, Latency } from './latency.js' */
 
 const t = texts.batch;
 

@@ -5,15 +5,12 @@
 import {mix, packed} from '../../ui/palette.js';
 import {ENTRY} from './entries.js';
 import {goneShare} from './gone.js';
-
-/** @typedef {import('../../ui/canvas.js').Bitmap} Bitmap */
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../ui/palette.js').Rgb} Rgb */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./entries.js').Entries} Entries */
-/** @typedef {import('./rows.js').Row} Row */
-/** @typedef {import('../../core/types.d.ts').CacheView} CacheView */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
+/** @import { Bitmap } from '../../ui/canvas.js' */
+/** @import { Palette, Rgb } from '../../ui/palette.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Entries } from './entries.js' */
+/** @import { Row } from './rows.js' */
+/** @import { CacheView, LayerGeometry } from '../../core/types.d.ts' */
 
 /**
  * Pixel words by level for one half of a cell.

@@ -18,14 +18,10 @@ import { cachePicture, settledEdges } from './picture.js';
 import { rowAt } from './rows.js';
 import { cacheSpace } from './space.js';
 import { describeCache, entryText, largestText, fillTable } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Selection} Selection */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
-/** @typedef {import('./levels.js').Levels} Levels */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
+/** @import { Ctx, Dirty, Scene, Selection } from '../../core/types.d.ts' */
+/** @import { CachePicture } from './picture.js' */
+/** @import { Levels } from './levels.js' */
+/** @import { ColumnEdges } from './columns.js' */
 
 /** The table for readers follows the picture at most this often while it moves. */
 const TABLE_MS = 600;

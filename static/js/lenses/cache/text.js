@@ -5,9 +5,8 @@ import { fill, percent, quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { goneSince } from './chips.js';
 import { ENTRY } from './entries.js';
-
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
+/** @import { BlockHistory } from '../shared/block-history.js' */
+/** @import { CachePicture } from './picture.js' */
 
 /** Weight of one token or of a few. @typedef {{from: number, to: number, weight: number}} Share */
 

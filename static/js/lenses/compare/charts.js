@@ -7,10 +7,8 @@ import { laneMark } from './lane-mark.js';
 import { LineChart } from './line-chart.js';
 import { lossyLanes, series } from './model.js';
 import { small } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.charts;
 /** Smaller distances stand on the lowest line. */

@@ -2,9 +2,7 @@
 import { h, setText } from '../../ui/dom.js';
 import { count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.claims;
 

@@ -8,10 +8,9 @@ import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { niceTop } from './line-chart.js';
 import { lossyLanes } from './model.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/events.d.ts').LaneErrorsMeasured} LaneErrorsMeasured */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { LaneErrorsMeasured } from '../../core/events.d.ts' */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.errors;
 

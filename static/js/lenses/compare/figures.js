@@ -5,11 +5,9 @@ import { texts } from '../shared/texts.js';
 import { timesText } from './lane-lead.js';
 import { laneMark } from './lane-mark.js';
 import { badgeOf, small } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
-/** @typedef {import('../../core/lane-figures.js').LaneFigures} LaneFigures */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
+/** @import { LaneFigures } from '../../core/lane-figures.js' */
 
 const t = texts.compare.figures;
 

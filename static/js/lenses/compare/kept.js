@@ -3,8 +3,7 @@ import { h, replace, setText } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.kept;
 

@@ -3,8 +3,7 @@ import { replace, setAttribute, svg } from '../../ui/dom.js';
 import { fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { DASHES, laneForm } from './lane-mark.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
+/** @import { Palette } from '../../ui/palette.js' */
 /** `values[i]` is that of token `first + i`. @typedef {{lane: number, name: string, first: number, values: readonly number[]}} Line */
 
 const t = texts.compare.charts;

@@ -3,8 +3,7 @@ import { h, replace } from '../../ui/dom.js';
 import { clip, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.needle;
 const MAX_ANSWER = 160;

@@ -4,9 +4,7 @@ import { fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { LanePicker } from './lane-picker.js';
 import { MAX_LANES, presetsOf, referenceOf } from './presets.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').LaneChoice} LaneChoice */
+/** @import { Ctx, LaneChoice } from '../../core/types.d.ts' */
 
 const t = texts.compare.setup;
 const MAX_TOKENS = 512;

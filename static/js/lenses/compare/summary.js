@@ -5,8 +5,7 @@ import { texts } from '../shared/texts.js';
 import { leadsOf } from './lane-lead.js';
 import { laneMark } from './lane-mark.js';
 import { badgeOf, harmOf } from './text.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 /** @typedef {{value: HTMLElement, unit: HTMLElement, detail: HTMLElement, badge: HTMLElement, harm: HTMLElement, needle: HTMLElement, first: HTMLButtonElement}} Cells */
 
 const t = texts.compare.summary;

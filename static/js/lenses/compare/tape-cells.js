@@ -2,10 +2,9 @@
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { clip, fill, readable } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').Piece} Piece */
-/** @typedef {import('./model.js').Lane} Lane */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Piece } from '../../core/types.d.ts' */
+/** @import { Lane } from './model.js' */
 
 const t = texts.compare.tape;
 const MAX_CHARS = 40;

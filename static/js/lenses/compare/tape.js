@@ -11,11 +11,8 @@ import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { drawCell, drawFlag, drawPointer, drawRing, hasLead, LEAD_EM, tapeText } from './tape-cells.js';
 import { cellText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Piece} Piece */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx, Piece } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.tape;
 const MAX_EM = 9;

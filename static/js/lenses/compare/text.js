@@ -5,9 +5,7 @@ import { EXACT_LIMIT, isProved } from '../../core/lane-figures.js';
 import { fill, quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { leadsOf } from './lane-lead.js';
-
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare;
 

@@ -7,12 +7,8 @@ import { h, replace, setText } from '../../ui/dom.js';
 import { count, fill, percent } from '../../ui/text.js';
 import { readChart, speedChart } from './bandwidth-charts.js';
 import { decimalBytes, digits, speed, time } from './bandwidth-figures.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./bandwidth-charts.js').Bandwidth} Bandwidth */
-/** @typedef {import('./bandwidth-charts.js').ModelBound} ModelBound */
-/** @typedef {import('./bandwidth-charts.js').Measured} Measured */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { Bandwidth, ModelBound, Measured } from './bandwidth-charts.js' */
 
 const t = experiments.bandwidth;
 const HERE = 'here';

@@ -8,11 +8,9 @@ import { fill, percent } from '../../ui/text.js';
 import { time } from './bandwidth-figures.js';
 import { attackOf } from './timing-model.js';
 import { timingPlot } from './timing-plot.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/events.d.ts').ProbeTimed} ProbeTimed */
-/** @typedef {import('./timing-model.js').Attack} Attack */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { ProbeTimed } from '../../core/events.d.ts' */
+/** @import { Attack } from './timing-model.js' */
 
 const t = experiments.timing;
 

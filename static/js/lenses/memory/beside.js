@@ -3,9 +3,8 @@ import { h, replace } from '../../ui/dom.js';
 import { bytes, count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { crossingTokens, fullContext, tokenBytes } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { Header } from '../../core/types.d.ts' */
+/** @import { MemoryAt } from './series.js' */
 
 const t = texts.memory.beside;
 

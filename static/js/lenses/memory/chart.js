@@ -2,9 +2,7 @@
 import { letterOf } from '../../core/state.js';
 import { bytes, count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('./series.js').MemorySeries} MemorySeries */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { MemorySeries, MemoryAt } from './series.js' */
 /** @typedef {Record<string, any>} Parts */
 /** `slots` of a part at a position; `pattern` tells it apart without colour.
  * @typedef {{id: string, name: string, color: string, pattern: string, light: 'stored'|'wasted'|'cached', slots: (at: MemoryAt) => number}} Part */

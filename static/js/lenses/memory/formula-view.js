@@ -4,10 +4,9 @@ import { h, replace } from '../../ui/dom.js';
 import { bytes, count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { factorsOf, layerGroups, tokenBytes, windowsOf, fullContext } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('./formula.js').Factor} Factor */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { Header } from '../../core/types.d.ts' */
+/** @import { Factor } from './formula.js' */
+/** @import { MemoryAt } from './series.js' */
 
 const t = texts.memory.formula;
 

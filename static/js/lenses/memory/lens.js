@@ -13,11 +13,8 @@ import { crossingTokens, fullContext, tokenBytes } from './formula.js';
 import { MemoryModel } from './model.js';
 import { MemoryNow, describeMemory } from './now.js';
 import { TokenPicture } from './token.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('./formula.js').Factor} Factor */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { Factor } from './formula.js' */
 
 const t = texts.memory;
 /** Milliseconds between two drawings of the chart, or this multiple of what one takes. */

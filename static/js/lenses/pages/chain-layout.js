@@ -1,10 +1,8 @@
 /** Which requests stand in the list of the pages lens, and where: roomy rows while they fit, else rows of one line. Pure. */
 import { layoutChain } from './space.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { World, Request } from '../../core/types.d.ts' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { Box } from './tile.js' */
 
 /** `title`: where its words stand; `area`: where its tiles may stand.
  * @typedef {{request: Request, box: Box, badge: Box, title: Box, area: Box, compact: boolean, layout: ReturnType<typeof layoutChain>}} ChainRow */

@@ -5,12 +5,11 @@ import { count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { slabComputed } from './slab-bars.js';
 import { holesOf } from './slab.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./held.js').Held} Held */
-/** @typedef {import('./space.js').PagesSpace} PagesSpace */
-/** @typedef {import('./slab.js').SlabState} SlabState */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Held } from './held.js' */
+/** @import { PagesSpace } from './space.js' */
+/** @import { SlabState } from './slab.js' */
+/** @import { Box } from './tile.js' */
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesSpace} space @param {Held} held

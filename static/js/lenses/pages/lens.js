@@ -13,11 +13,8 @@ import { hostCount } from './host-tier.js';
 import { PagesPicture } from './picture.js';
 import { pagesSpace } from './space.js';
 import { blockText, describePages, fillPagesTable, hostText, tileText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./space.js').PagesSpace} PagesSpace */
+/** @import { Ctx, Request, Scene } from '../../core/types.d.ts' */
+/** @import { PagesSpace } from './space.js' */
 
 const TABLE_MS = 800;
 

@@ -5,12 +5,7 @@
 import { phasesOf, within } from '../../core/phases.js';
 import { apply } from '../../core/reducer.js';
 import { clamp, span } from '../../ui/canvas.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../../core/types.d.ts').Phases} Phases */
+/** @import { World, Request, Scene, StepInfo, Phases } from '../../core/types.d.ts' */
 
 /**
  * How a block looks now.

@@ -4,10 +4,9 @@ import { fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { QUEUE_NOTE, queuePlaces, TILE_SHAPE } from './space.js';
 import { drawTile } from './tile.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { Box } from './tile.js' */
 
 const GAP = 6;
 

@@ -4,11 +4,10 @@ import { count, fill, percent } from '../../ui/text.js';
 import { fillHue, hueOf } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
 import { holesOf } from './slab.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./slab.js').SlabState} SlabState */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { World } from '../../core/types.d.ts' */
+/** @import { SlabState } from './slab.js' */
+/** @import { Box } from './tile.js' */
 
 /** Slots reserved, and those of them that hold an entry. @typedef {{reserved: number, filled: number}} Use */
 

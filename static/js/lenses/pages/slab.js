@@ -3,7 +3,7 @@
  * first fit, over as many slots as the pool has; it is freed when it ends and never moved. A pure fold over events.
  */
 
-/** @typedef {import('../../core/log.js').Log} Log */
+/** @import { Log } from '../../core/log.js' */
 
 /** One request in its slab. @typedef {{request: number, start: number, size: number}} Slab */
 /** @typedef {{slabs: Slab[], refused: {request: number, size: number}[]}} SlabState */

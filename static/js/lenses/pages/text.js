@@ -5,12 +5,9 @@ import { fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { hostCounts } from './headings.js';
 import { fillOf } from './picture.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./chains.js').ChainTile} ChainTile */
-/** @typedef {import('./pool-tree.js').PoolTree} PoolTree */
+/** @import { World, Request } from '../../core/types.d.ts' */
+/** @import { ChainTile } from './chains.js' */
+/** @import { PoolTree } from './pool-tree.js' */
 
 /** @param {World} world @param {number} block @returns {string} */
 export function blockText(world, block) {
