@@ -1,7 +1,8 @@
 /** A model that is not in the list: its config.json, or its numbers. Both give what the server is asked with. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
-import { clip, count, fill } from '../ui/text.js';
+import { count, fill } from '../ui/format.js';
+import { clip } from '../ui/text.js';
 import { NumberField } from './fields.js';
 import { parametersOf, wholeOf } from './units.js';
 /** @import { Asked, Model, OwnModel } from './types.d.ts' */

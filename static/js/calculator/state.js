@@ -5,8 +5,8 @@ import { emitter } from '../core/emitter.js';
 
 /** Longest address that is written; proxies and chat programs cut longer ones. */
 export const MAX_LINK = 8000;
-export const DEFAULT_MODEL = 'llama-3.1-8b';
-export const DEFAULT_CARD = 'h100';
+const DEFAULT_MODEL = 'llama-3.1-8b';
+const DEFAULT_CARD = 'h100';
 const TEXTS = new Set(['dtype', 'weights_dtype', 'gpu']);
 const NO_CARD = 'none';
 

@@ -1,8 +1,9 @@
 /** Sentences on blocks: lookups, hits, evictions by policy, allocations; and which of them a step tells first. */
 import { phasesOf, within } from '../core/phases.js';
 import { strings } from '../strings/main.js';
+import { plural } from '../ui/format.js';
 import { segments } from '../ui/text.js';
-import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './parts.js';
+import { blockList, caption, join, joinLong, letter, letters, thing, token } from './parts.js';
 import { copyCaption, fetchCaption, offloadCaption, preemptionCaption, swapInCaption } from './serving.js';
 /** @import { Scene, StepInfo } from '../core/types.d.ts' */
 /** @import { PrefixLookedUp } from '../core/events.d.ts' */

@@ -4,10 +4,11 @@
  */
 import { layerAt, phasesOf } from '../core/phases.js';
 import { strings } from '../strings/main.js';
-import { duration, percent, segments } from '../ui/text.js';
+import { duration, percent, plural } from '../ui/format.js';
+import { segments } from '../ui/text.js';
 import { blocksCaption, rareCaption } from './blocks.js';
 import { forcedCaption, forgottenCaption, lanesCaption, sinceLaneCaption } from './lanes.js';
-import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './parts.js';
+import { blockList, caption, join, joinLong, letter, letters, thing, token } from './parts.js';
 import { blockedCaption, forkCaption, waitingForkCaption } from './serving.js';
 /** @import { Scene, StepInfo, Request, Header } from '../core/types.d.ts' */
 /** @import { Log } from '../core/log.js' */

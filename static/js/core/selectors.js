@@ -23,7 +23,7 @@ export function shownRequest(scene, ui) {
 
 /** The running request, else the last that ended, else the first that waits; one that ended before anything of it was
  * computed has nothing to show. @param {World} world @returns {Request|null} */
-export function currentRequest(world) {
+function currentRequest(world) {
   /** @type {Request|null} */
   let last = null;
   /** @type {Request|null} */
@@ -77,11 +77,6 @@ export function filledSlots(world, block) {
     if (world.slotSeq[slot] >= 0) filled++;
   }
   return filled;
-}
-
-/** The block that the next allocation takes: head of the free queue. @param {World} world @returns {number|null} */
-export function nextVictim(world) {
-  return world.free[0] ?? null;
 }
 
 /** @param {World} world @returns {{used: number, cached: number, blank: number}} */

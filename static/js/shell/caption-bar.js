@@ -4,7 +4,8 @@ import { closedForms, keepsNothing } from '../core/lane-figures.js';
 import { layerAt, phasesOf } from '../core/phases.js';
 import { shownRequest, stepTimes, storedTokens, workCounts } from '../core/selectors.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { bytes, count, duration, fill, plain, segments } from '../ui/text.js';
+import { bytes, count, duration, fill } from '../ui/format.js';
+import { plain, segments } from '../ui/text.js';
 import { sentence } from './segments.js';
 /** @import { Ctx, Scene } from '../core/types.d.ts' */
 /** @import { Popover } from '../ui/popover.js' */

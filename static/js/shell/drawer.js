@@ -2,7 +2,7 @@
 import { hasNoModel } from '../core/selectors.js';
 import { strings } from '../strings/main.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
-import { bytes, count, fill } from '../ui/text.js';
+import { bytes, count, fill } from '../ui/format.js';
 import { Fields } from './fields.js';
 import { PRESETS } from './presets.js';
 import { recordingsPart } from './recordings.js';

@@ -5,8 +5,8 @@
 import { isAhead } from '../core/phases.js';
 import { shownRequest, storedTokens } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { bytes, fill } from '../ui/format.js';
 import { formatSelection } from '../ui/store.js';
-import { bytes, fill } from '../ui/text.js';
 import { bytesLine } from './bytes-line.js';
 import { detailsOf } from './details.js';
 /** @import { Ctx, Scene, Selection } from '../core/types.d.ts' */

@@ -13,7 +13,7 @@ export const SCENARIOS = {
 const NAMES = /** @type {ScenarioName[]} */ (Object.keys(SCENARIOS));
 
 /** @param {readonly Recording[]} recordings @param {string} name @returns {Recording|undefined} the one whose id contains the name */
-export function recordingOf(recordings, name) {
+function recordingOf(recordings, name) {
   return recordings.find(({ id }) => id.replaceAll('-', '_').includes(name));
 }
 

@@ -3,7 +3,7 @@ import { CUT_SPEED, layerAt } from '../core/phases.js';
 import { SPEEDS } from '../core/timeline.js';
 import { pixelRatio } from '../ui/canvas.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 import { drawMark, rankOf } from './marks.js';
 /** @import { Ctx, Scene } from '../core/types.d.ts' */
 /** @import { Actions } from './actions.js' */

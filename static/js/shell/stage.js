@@ -1,6 +1,7 @@
 /** The stage holds one lens at a time, loads it when it is first wanted, and tells it what moved. */
+import { reasonOf } from '../ui/ask.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 /** @import { Ctx, Scene, Lens, Dirty, LensName } from '../core/types.d.ts' */
 
 /** @type {Record<LensName, () => Promise<{create: import('../core/types.d.ts').CreateLens}>>} */
@@ -94,7 +95,7 @@ export class Stage {
   /** @param {LensName} name @param {unknown} error */
   #say(name, error) {
     const { strings } = this.ctx;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = reasonOf(error);
     replace(this.root, h('p', { class: 'alert stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
   }
 

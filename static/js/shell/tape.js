@@ -5,8 +5,9 @@
 import { phasesOf, within } from '../core/phases.js';
 import { shownRequest } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { fill, percent } from '../ui/format.js';
 import { sameSelection } from '../ui/store.js';
-import { fill, percent, quoted } from '../ui/text.js';
+import { quoted } from '../ui/text.js';
 import { MAX_CHARS, tokenText } from '../ui/token.js';
 /** @import { Ctx, Scene, Request } from '../core/types.d.ts' */
 /** @import { Popover } from '../ui/popover.js' */

@@ -1,8 +1,8 @@
 /** Name, lens tabs, model chip, state chip with the proof badge, and the chip that offers the live model. */
 import { hasNoModel, shortDtype } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { bytes, count, fill } from '../ui/format.js';
 import { LENSES } from '../ui/store.js';
-import { bytes, count, fill } from '../ui/text.js';
 /** @import { Ctx, Scene, Status } from '../core/types.d.ts' */
 /** @import { Popover } from '../ui/popover.js' */
 /** @import { Actions } from './actions.js' */

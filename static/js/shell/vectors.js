@@ -1,7 +1,7 @@
 /** The real K and V of one entry: one row per KV head, one cell per dimension, each in the hue of its half. */
 import { placeOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 /** @import { Ctx, Request, Pack } from '../core/types.d.ts' */
 
 const ROW_PX = 12;

@@ -14,7 +14,7 @@ const UNIT = 1024;
 const MAX_DIGITS = 4;
 
 /** A text in which plotly finds no tag; line breaks stay. @param {string} text @returns {string} */
-export function plainText(text) {
+function plainText(text) {
   return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/\n/g, '<br>');
 }
 

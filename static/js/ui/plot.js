@@ -10,6 +10,7 @@
  * KiB, MiB, GiB. Nothing moves by itself, so reduced motion changes nothing.
  */
 import { plotTexts as t } from '../strings/plot.js';
+import { reasonOf } from './ask.js';
 import { h, replace } from './dom.js';
 import { Palette } from './palette.js';
 import { loadPlotly } from './plot-load.js';
@@ -115,7 +116,7 @@ export class Plot {
       } while (this.#stale && !this.#gone);
     } catch (error) {
       this.#failed = true;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = reasonOf(error);
       this.message.hidden = false;
       replace(this.message, t.failed.replace('{reason}', reason), ' ', this.#button(t.again, () => this.#again()));
     } finally {

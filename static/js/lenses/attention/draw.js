@@ -1,6 +1,6 @@
 /** The marks of the attention lens: KV heads with their brackets, query chips, rows of bars, the axis. */
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { drawBars } from '../shared/opened-row.js';
 import { texts } from '../shared/texts.js';
 /** @import { Palette } from '../../ui/palette.js' */
@@ -60,7 +60,7 @@ function lines(context, palette, space, rows, x, y, height) {
 }
 
 /** Height at which the chip of a row stands. @param {HeadRow} row @returns {number} */
-export function middleOf(row) {
+function middleOf(row) {
   return row.open ? row.base - Math.min(row.height / 2, 16) : row.top + row.height / 2;
 }
 

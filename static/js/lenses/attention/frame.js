@@ -1,7 +1,7 @@
 /** Draws the rows of the attention lens at one progress. */
 import { layerAt, phasesOf, progressOfLayer } from '../../core/phases.js';
 import { clamp, fitText, lerp, span, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { chipsOf } from '../cache/chips.js';
 import { drawBoundaries, drawChips } from '../cache/grid.js';
 import { edgesAt } from '../cache/picture.js';

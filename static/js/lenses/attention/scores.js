@@ -1,5 +1,6 @@
 /** The arithmetic of one weight: q·k, the model's own scaling and soft cap, softmax. Figures come from frames alone. */
-import { fill, percent, quoted } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 /** @import { Ctx } from '../../core/types.d.ts' */
 /** @import { Arithmetic, Term } from './arithmetic.js' */

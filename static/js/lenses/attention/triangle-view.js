@@ -1,6 +1,7 @@
 /** The triangle of a prefill step on the stage: asked for, painted once, with its legend and what the pointer meets. */
 import { fitText, useFont } from '../../ui/canvas.js';
-import { fill, percent, quoted } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { tokenName } from '../shared/token-name.js';
 import { drawTriangle, paintTriangle, readTriangle, triangleAt, triangleSpace, TRIANGLE_HIGH, TRIANGLE_LOW } from './triangle.js';

@@ -1,7 +1,8 @@
 /** The words and buttons of each row of the batch lens: the prompt, cancel, priority, and its times. */
 import { letterOf } from '../../core/state.js';
 import { h, icon, PATHS, setAttribute, setText } from '../../ui/dom.js';
-import { clip, fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { clip } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { latencyOf } from './latency.js';
 import { restText, time } from './text.js';

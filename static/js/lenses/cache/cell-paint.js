@@ -126,7 +126,7 @@ function halfTables(tables, geometry, h) {
 }
 
 /** @param {Entries} entries @returns {number} last position that is stored, or -1 */
-export function lastStored(entries) {
+function lastStored(entries) {
   for (let p = entries.states.length - 1; p >= 0; p -= 1) {
     if (entries.states[p] >= ENTRY.STORED) return p;
   }
@@ -157,7 +157,7 @@ export function columnStates(edges, entries) {
 /** Columns in whole device pixels, with a gap where they, or at least their blocks, are wide enough.
  * @param {ColumnEdges} edges @param {number} ratio @param {number} left @param {number} blockSize
  * @param {number} gapFrom */
-export function pixelEdges(edges, ratio, left, blockSize, gapFrom) {
+function pixelEdges(edges, ratio, left, blockSize, gapFrom) {
   const x0 = new Int32Array(edges.count);
   const x1 = new Int32Array(edges.count);
   const blockWidth = edges.after.scale.bodyPitch * blockSize;

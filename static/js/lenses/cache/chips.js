@@ -1,7 +1,7 @@
 /** What the chips above the columns and the sentences below them say about a picture. */
 import { phasesOf, within } from '../../core/phases.js';
 import { clamp, span } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { blockGroups } from './columns.js';
 import { ENTRY } from './entries.js';

@@ -59,8 +59,3 @@ export function sinkToggle(ui) {
   }, texts.cache.sink);
 }
 
-/** Three figures are enough to read a scale. @param {number} value @returns {string} */
-export function scaleNumber(value) {
-  const size = Math.abs(value);
-  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(2);
-}

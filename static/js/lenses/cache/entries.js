@@ -38,7 +38,7 @@ export const ENTRY = /** @type {const} */ ({
  */
 
 /** @returns {Entries} */
-export function noEntries() {
+function noEntries() {
   return { states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0, gone: null };
 }
 

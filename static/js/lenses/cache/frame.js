@@ -1,7 +1,7 @@
 /** Draws the cache lens at one progress, keeping only what can be reused from frame to frame. */
 import { CUT_SPEED, layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../../core/phases.js';
 import { clamp, fitText, span, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { headMean, largest, meanRow, weightOf, withoutSink } from '../shared/frame-rows.js';
 import { drawBars, drawLabels, drawQuery, layoutBars, placeLabels } from '../shared/opened-row.js';
 import { texts } from '../shared/texts.js';

@@ -1,6 +1,6 @@
 /** What stands still around the cells: block chips above, layer names left, the sentences of the axis below. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { CacheSpace } from './space.js' */

@@ -3,7 +3,7 @@
  * scale of its own, for their errors differ by orders of magnitude; a bar below each map compares the scales.
  */
 import { h, replace, setText } from '../../ui/dom.js';
-import { percent, fill } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { niceTop } from './line-chart.js';

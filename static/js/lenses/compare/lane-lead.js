@@ -1,5 +1,5 @@
 /** The one figure by which a lane is known: what its kind is there to change, beside the reference. Pure. */
-import { bytes, count, duration, fill } from '../../ui/text.js';
+import { bytes, count, duration, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 /** @import { Lane } from './model.js' */
 /** @typedef {'bytes_per_token'|'held_bytes'|'read_bytes'|'copied_bytes'|'first_token_ms'|'ms_per_token'} LeadName */

@@ -1,6 +1,6 @@
 /** The compare lens: lanes of the same text side by side, and the two experiments, as inner tabs. */
 import { h, replace, setAttribute } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { CompareLanes } from './lanes.js';
 /** @import { Ctx, Scene, Dirty, Lens } from '../../core/types.d.ts' */

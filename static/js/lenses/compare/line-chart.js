@@ -1,6 +1,6 @@
 /** Lines over new tokens as SVG: axes with real numbers, a form and a dash for each lane, names at the ends of the lines. */
 import { replace, setAttribute, svg } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { DASHES, laneForm } from './lane-mark.js';
 /** @import { Palette } from '../../ui/palette.js' */

@@ -1,6 +1,7 @@
 /** How a token of a lane looks on the tape of the compare lens. */
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { clip, fill, readable } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { clip, readable } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { Piece } from '../../core/types.d.ts' */

@@ -1,7 +1,7 @@
 /** Times to first token as strips of marks, one row per kind of probe: form tells the kinds apart, place the time. */
 import { experiments } from '../../strings/experiments.js';
 import { svg } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { time } from './bandwidth-figures.js';
 /** @import { Attack } from './timing-model.js' */
 /** @import { ProbeTimed } from '../../core/events.d.ts' */

@@ -1,6 +1,6 @@
 /** The cache beside what it is measured against: the pool, one full context, the weights; bars on one scale. */
 import { h, replace } from '../../ui/dom.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { crossingTokens, fullContext, tokenBytes } from './formula.js';
 /** @import { Header } from '../../core/types.d.ts' */

@@ -1,6 +1,6 @@
 /** Bytes over steps as traces and a layout of plotly: parts stacked, the capacity above them, what is after the cursor veiled. */
 import { letterOf } from '../../core/state.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 /** @import { MemorySeries, MemoryAt } from './series.js' */
 /** @typedef {Record<string, any>} Parts */
@@ -11,7 +11,7 @@ import { texts } from '../shared/texts.js';
 
 const t = texts.memory;
 /** Requests with a part of their own; the others are one part. */
-export const MAX_REQUESTS = 8;
+const MAX_REQUESTS = 8;
 const MAX_POINTS = 320;
 /** A stack lower than this share of the capacity is drawn to its own height. */
 const LOW = 0.4;

@@ -3,8 +3,8 @@
  * the formula behind it; and the cache beside the weights and a full context.
  */
 import { h, replace } from '../../ui/dom.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { Plot } from '../../ui/plot.js';
-import { bytes, count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { MemoryBeside } from './beside.js';
 import { chartOf, numbersOf, partsOf } from './chart.js';

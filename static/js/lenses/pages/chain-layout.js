@@ -29,7 +29,7 @@ const RANK = { running: 0, preempted: 1, swapped: 1, waiting: 2, finished: 3 };
  * @param {World} world @param {number} room how many fit @param {number|null} wanted a request that must be there
  * @returns {{requests: Request[], hidden: Request[]}}
  */
-export function listedRequests(world, room, wanted) {
+function listedRequests(world, room, wanted) {
   const all = [...world.requests.values()];
   const age = (/** @type {Request} */ request) => (request.state === 'finished' ? -request.id : request.id);
   const order = all.slice().sort((a, b) => Number(b.id === wanted) - Number(a.id === wanted) || RANK[a.state] - RANK[b.state] || age(a) - age(b));

@@ -1,6 +1,7 @@
 /** The requests as chains of logical blocks: a lettered badge, a line of text, and one tile per block of the table. */
 import { fitText, textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill, readable } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
+import { readable } from '../../ui/text.js';
 import { drawBadge } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
 import { fillOf } from './picture.js';

@@ -1,7 +1,7 @@
 /** Headings of the parts of the pages lens, with the figures that belong to them. */
 import { poolCounts } from '../../core/selectors.js';
 import { textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { slabComputed } from './slab-bars.js';
 import { holesOf } from './slab.js';

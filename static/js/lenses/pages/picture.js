@@ -24,7 +24,7 @@ import { clamp, span } from '../../ui/canvas.js';
 let between = null;
 
 /** The world once a step has its blocks and before anything is written. @param {World} before @param {StepInfo} step @returns {World} */
-export function scheduledWorld(before, step) {
+function scheduledWorld(before, step) {
   if (between?.step === step) return between.world;
   const world = before.clone();
   for (let i = 0; i < step.events.length; i += 1) {

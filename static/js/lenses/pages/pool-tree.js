@@ -1,5 +1,5 @@
 /** The pool arranged as a tree of prefixes: made anew for the world that is shown. */
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { changing } from './pool-tiles.js';
 import { drawTree, nodeText } from './prefix-draw.js';

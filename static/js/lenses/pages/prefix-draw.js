@@ -1,6 +1,7 @@
 /** Draws the pool as a tree of prefixes: tokens in each block, requests at their last one. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, readable } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { readable } from '../../ui/text.js';
 import { drawBadge, fillHue, hueOutline } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
 /** @import { Palette } from '../../ui/palette.js' */

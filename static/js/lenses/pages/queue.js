@@ -1,6 +1,6 @@
 /** The free queue: blocks that nobody uses, head first, and the mark under the one that is taken next. */
 import { fitText, lerp, textWidth, useFont } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { QUEUE_NOTE, queuePlaces, TILE_SHAPE } from './space.js';
 import { drawTile } from './tile.js';

@@ -10,7 +10,7 @@
 /** @typedef {{seq: number, request: number, size: number}} Change `size` 0: the request ended */
 
 /** The start of the first hole that is long enough, or -1. @param {readonly Slab[]} slabs by start @param {number} size @param {number} capacity */
-export function firstFit(slabs, size, capacity) {
+function firstFit(slabs, size, capacity) {
   let start = 0;
   for (const slab of slabs) {
     if (slab.start - start >= size) return start;
