@@ -45,7 +45,7 @@ class AttentionLens extends LensShell {
     this.controls = new AttentionControls(ctx, (mode) => this.#setMode(mode));
     this.sum = new Arithmetic();
     this.scores = new Scores(ctx);
-    root.append(this.controls.element, this.box, this.sum.element, this.tableBox);
+    this.mount(this.controls.element, this.box, this.sum.element);
     this.frame = new AttentionFrame(this.stack, ctx, this.history);
     this.triangle = new TriangleView(ctx, new Bitmap());
     this.listen(this.box);

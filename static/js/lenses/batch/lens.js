@@ -60,7 +60,7 @@ class BatchLens extends LensShell {
     this.charts.append(this.budgetLabel, this.poolLabel, this.hostLabel, this.now);
     this.box.prepend(this.head, this.scroll, this.charts);
     const bar = h('div', { class: 'cluster fine-note lens-bar' }, batchLegend(), h('div', { class: 'cluster lens-bar-end' }, this.problem, this.idleNote, this.add));
-    root.append(bar, this.box, this.tableBox);
+    this.mount(bar, this.box);
     this.frame = new BatchFrame(this.model, ctx, this.stacks);
     this.list = new BatchRows(this.rowBox, ctx, (id) => this.#select(id), (message) => setText(this.problem, message));
     this.sizes.push(this.watch(this.scroll));

@@ -49,7 +49,7 @@ class CacheLens extends LensShell {
     this.tables = cellTables(ctx.palette);
     this.tablesVersion = ctx.palette.version;
     this.controls = new CacheControls(ctx.ui);
-    root.append(this.controls.element, this.box, this.tableBox);
+    this.mount(this.controls.element, this.box);
     this.frame = new CacheFrame(this.stack, ctx, [new Bitmap(), new Bitmap()]);
     this.listen(this.box);
   }

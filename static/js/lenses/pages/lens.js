@@ -40,7 +40,7 @@ class PagesLens extends LensShell {
     this.controls = new PagesControls(ctx.ui);
     /** Where the keys stand in the tree. */
     this.cursorKey = '';
-    root.append(this.controls.element, this.box, this.tableBox);
+    this.mount(this.controls.element, this.box);
     this.listen(sheet);
   }
 

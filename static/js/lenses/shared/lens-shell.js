@@ -28,6 +28,8 @@ export function cursorKeys(element, { move, enter, pages = true }) {
 export class LensShell {
   #emptyKey = '';
   #toldAt = 0;
+  /** Of the box first. @type {SizeWatch[]} */
+  sizes = [];
 
   /** @param {HTMLElement} root @param {Ctx} ctx @param {HTMLElement} box what is measured
    * @param {{cursor: string, option?: string, sheet?: HTMLElement, canvases?: string[], pages?: boolean}} parts `cursor`: its name for readers; a list box with the option of that id, else a slider.
@@ -45,9 +47,13 @@ export class LensShell {
     this.table = h('table', {});
     sheet.append(this.cursor, this.empty);
     this.tip = new Tip(sheet);
-    this.tableBox = h('div', { class: 'visually-hidden' }, this.table);
-    this.sizes = [this.watch(box)];
     cursorKeys(this.cursor, { move: (...by) => this.move(...by), enter: () => this.enter(), pages });
+  }
+
+  /** @param {...HTMLElement} parts of the lens from top to bottom, the box among them */
+  mount(...parts) {
+    this.root.append(...parts, h('div', { class: 'visually-hidden' }, this.table));
+    this.sizes.push(this.watch(this.box));
   }
 
   get size() {
