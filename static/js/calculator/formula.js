@@ -42,7 +42,7 @@ export class FormulaPanel {
   /** @param {Formula} formula @param {number} group @param {string} unit */
   #line(formula, group, unit) {
     const factors = joined(formula.terms.map((term) => this.#term(term, group)), () => h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'));
-    return h('p', { class: 'cluster calc-line-of', 'aria-label': formula.text }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'small-note calc-term-name' }, unit)));
+    return h('p', { class: 'cluster calc-line-of', 'aria-label': formula.text }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), ' ', h('span', { class: 'small-note' }, unit)));
   }
 
   /** @param {Term} term @param {number} group */
