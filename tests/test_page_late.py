@@ -217,7 +217,7 @@ def test_the_prefill_figure_is_a_dash_until_the_last_chunk(browser: Any, live: R
         assert (shown == "–") == (step < 3), (step, shown)
         assert (figure(view, "this token") == "–") == (step < 4)
     total = view.page.evaluate("[1, 2, 3].reduce((sum, step) => sum + kvviz.ctx.log.stepUs(step), 0) / 1000")
-    assert shown == view.page.evaluate("async ms => (await import('./static/js/ui/text.js')).duration(ms)", total), (
+    assert shown == view.page.evaluate("async ms => (await import('./static/js/ui/format.js')).duration(ms)", total), (
         "the sum over the chunks"
     )
     for step in (2, 0, 3):

@@ -1,11 +1,6 @@
 /** Asking the server: each model by itself, so that a refused one leaves the others; the last question wins. */
 
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Asked} Asked */
-/** @typedef {import('./types.d.ts').Choices} Choices */
-/** @typedef {import('./types.d.ts').Fault} Fault */
-/** @typedef {import('./types.d.ts').Reply} Reply */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+/** @import { Asked, Choices, Reply, Settings } from './types.d.ts' */
 
 const ADDRESS = 'api/calculator';
 const PAUSE_MS = 30;

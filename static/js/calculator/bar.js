@@ -1,10 +1,9 @@
 /** The memory of the cards as one bar: weights, overhead, the batch's cache, what is free, what is not used, what is too much. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { count, fill, percent } from '../ui/text.js';
+import { count, fill, percent } from '../ui/format.js';
 import { both, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+/** @import { Answer } from './types.d.ts' */
 /** @typedef {{name: 'weights'|'overhead'|'cache'|'free'|'unused'|'beyond', bytes: number}} Part */
 
 /** What the bar is made of, from left to right. `beyond` is what the rest has no room for. Pure.

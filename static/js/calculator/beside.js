@@ -1,12 +1,12 @@
 /** Up to four models side by side, one a row. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
-import { count } from '../ui/text.js';
+import { binary, count } from '../ui/format.js';
+import { headOf } from '../ui/table.js';
 import { mark } from './mark.js';
-import { binary, both, dollars, exact, rate } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+import { both, dollars, exact, rate } from './units.js';
+/** @import { State } from './state.js' */
+/** @import { Reply } from './types.d.ts' */
 
 export class Beside {
   /** @param {State} state @param {(index: number) => string} nameOf */
@@ -15,7 +15,7 @@ export class Beside {
     this.nameOf = nameOf;
     this.body = h('tbody');
     this.element = h('div', { class: 'calc-beside calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.beside.title, hidden: true },
-      h('table', { class: 'figures-table calc-table' }, h('thead', {}, h('tr', {}, t.beside.columns.map((text) => h('th', { scope: 'col' }, text)))), this.body));
+      h('table', { class: 'figures-table calc-table' }, headOf(t.beside.columns), this.body));
   }
 
   /** @param {Reply[]} replies */

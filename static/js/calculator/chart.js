@@ -1,32 +1,21 @@
 /** Bytes over the context or over the batch, for up to four models, against the memory of the cards. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
+import { binary, count, fill, thousands } from '../ui/format.js';
 import { byteText } from '../ui/plot-theme.js';
 import { Plot } from '../ui/plot.js';
-import { count, fill } from '../ui/text.js';
 import { COLORS, DASHES, LETTERS } from './mark.js';
-import { binary, both } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+import { both } from './units.js';
+/** @import { State } from './state.js' */
+/** @import { Answer, Reply } from './types.d.ts' */
 /** One model's line: `rest` are weights and overhead in it. @typedef {{index: number, name: string, x: number[], y: number[], rest: number}} Line */
 
 const MAX_TICKS = 9;
 const HEADROOM = 1.15;
 const BYTE_POWER = 2;
 
-/** @param {number} n @returns {string} 128K, 1M, of 1,024 */
-function contextText(n) {
-  for (const [unit, size] of /** @type {const} */ ([['M', 1024 ** 2], ['K', 1024]])) {
-    if (n >= size && n % size === 0) return `${count(n / size)}${unit}`;
-  }
-  return count(n);
-}
-
 /** The lines of what was answered. @param {Reply[]} replies @param {State} state @returns {Line[]} */
-export function linesOf(replies, state) {
+function linesOf(replies, state) {
   const { over, weights } = state.view;
   return replies.flatMap(({ answer }, index) => {
     const model = answer?.models[0];
@@ -39,7 +28,7 @@ export function linesOf(replies, state) {
 
 /** Where the line is that the cache may not cross: the usable memory, or what the chosen model's weights leave of it.
  * @param {Answer|null} answer @param {boolean} weights @returns {number|null} */
-export function limitOf(answer, weights) {
+function limitOf(answer, weights) {
   const found = answer?.models[0].capacity;
   if (!answer?.machine) return null;
   if (weights) return answer.machine.usable_bytes;
@@ -144,7 +133,7 @@ export class Chart {
 /** @param {number[]} xs @param {boolean} isLog @param {'context'|'batch'} over */
 function axisX(xs, isLog, over) {
   const [low, high] = [Math.min(...xs), Math.max(...xs)];
-  const write = over === 'context' ? contextText : count;
+  const write = over === 'context' ? thousands : count;
   if (!isLog) return { range: [0, high * 1.02], tickmode: 'array', ...evenTicks(high, write) };
   const first = Math.ceil(Math.log2(low));
   const last = Math.floor(Math.log2(high));

@@ -1,13 +1,11 @@
 /** The answer to take away: as text, CSV and JSON, and the link that opens it again. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
+import { count, fill } from '../ui/format.js';
 import { toCsv } from '../ui/plot-table.js';
-import { count, fill } from '../ui/text.js';
 import { MAX_LINK } from './state.js';
 import { both, dollars, exact, rate } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { Answer, Reply } from './types.d.ts' */
 /** @typedef {'text'|'csv'|'json'|'link'} Format */
 
 const FORMATS = /** @type {Format[]} */ (['link', 'text', 'csv', 'json']);
@@ -23,13 +21,13 @@ function answersOf(replies) {
 }
 
 /** @param {Reply[]} replies @returns {string} as the server answers all of them at once */
-export function jsonOf(replies) {
+function jsonOf(replies) {
   const answers = answersOf(replies);
   return `${JSON.stringify({ settings: answers[0]?.settings, machine: answers[0]?.machine, models: answers.map((answer) => answer.models[0]) }, null, 1)}\n`;
 }
 
 /** A row for each model, a column for each setting and figure, by the names of the API. @param {Reply[]} replies @returns {string} */
-export function csvOf(replies) {
+function csvOf(replies) {
   const answers = answersOf(replies);
   const settings = /** @type {(keyof import('./types.d.ts').Settings)[]} */ (Object.keys(answers[0]?.settings ?? {}));
   const rows = answers.map(({ settings: asked, models: [model] }) => [

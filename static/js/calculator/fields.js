@@ -1,7 +1,8 @@
 /** The inputs of the calculator: a number that may be written as people do, a choice, and the sentence beside either. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
-import { clip, fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
+import { clip } from '../ui/text.js';
 
 const MAX_SHOWN = 40;
 

@@ -1,18 +1,15 @@
 /** The formula of each group of layers with this model's numbers; a term lights up what it counts in the picture. */
 import { calculatorTexts as t } from '../strings/calculator.js';
-import { h, replace, setText } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { h, replaceButtons, setText } from '../ui/dom.js';
+import { count, fill, grouped } from '../ui/format.js';
+import { factorButton, joined } from '../ui/formula.js';
 import { Picture } from './picture.js';
-import { both, exact, signed } from './units.js';
-
-/** @typedef {import('./types.d.ts').Formula} Formula */
-/** @typedef {import('./types.d.ts').Group} Group */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Term} Term */
+import { both, exact } from './units.js';
+/** @import { Formula, Group, Model, Term } from './types.d.ts' */
 
 /** @param {number} value @returns {string} */
 function valueText(value) {
-  return Number.isInteger(value) ? signed(value) : String(value);
+  return Number.isInteger(value) ? grouped(value) : String(value);
 }
 
 /** @param {Group} group @returns {string} full, window 4,096 … */
@@ -31,16 +28,9 @@ export class FormulaPanel {
   /** @param {Model} model */
   update(model) {
     const { layer_groups: groups } = model;
-    const focused = this.#focused();
-    replace(this.lines, groups.map((group, index) => this.#lines(group, index, groups.length)), groups.length === 0 && h('p', {}, t.formula.none), groups.length > 1 && sumText(model));
     this.picture.update(groups);
     this.#light(null, null);
-    if (focused >= 0) /** @type {HTMLElement|undefined} */ (this.lines.querySelectorAll('button')[focused])?.focus({ preventScroll: true });
-  }
-
-  /** Which term has the focus, so that new numbers do not take it away. */
-  #focused() {
-    return document.activeElement instanceof HTMLButtonElement ? [...this.lines.querySelectorAll('button')].indexOf(document.activeElement) : -1;
+    replaceButtons(this.lines, groups.map((group, index) => this.#lines(group, index, groups.length)), groups.length === 0 && h('p', {}, t.formula.none), groups.length > 1 && sumText(model));
   }
 
   /** @param {Group} group @param {number} index @param {number} of */
@@ -51,18 +41,16 @@ export class FormulaPanel {
 
   /** @param {Formula} formula @param {number} group @param {string} unit */
   #line(formula, group, unit) {
-    const factors = formula.terms.flatMap((term, index) => [index > 0 && h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'), this.#term(term, group)]);
-    return h('p', { class: 'cluster calc-line-of', 'aria-label': `${formula.text}` }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), h('span', { class: 'small-note calc-term-name' }, unit)));
+    const factors = joined(formula.terms.map((term) => this.#term(term, group)), () => h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'));
+    return h('p', { class: 'cluster calc-line-of', 'aria-label': formula.text }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), ' ', h('span', { class: 'small-note' }, unit)));
   }
 
   /** @param {Term} term @param {number} group */
   #term(term, group) {
     const light = () => this.#light(term, group);
-    const dark = () => this.#light(null, null);
     const value = term.parts.length ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})` : valueText(term.value);
     const name = term.name === 'batch' && term.value === 1 ? t.formula.sequence : t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit;
-    return h('button', { type: 'button', class: 'calc-term', data: { term: term.name }, on: { mouseenter: light, focus: light, mouseleave: dark, blur: dark, click: light } },
-      h('span', { class: 'calc-term-value' }, value), h('span', { class: 'small-note calc-term-name' }, name));
+    return factorButton('calc-term', { value, label: name, data: { term: term.name } }, light, () => this.#light(null, null), light);
   }
 
   /** @param {Term|null} term @param {number|null} group */

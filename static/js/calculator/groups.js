@@ -1,11 +1,11 @@
 /** The groups of layers as a table: what each keeps, what one more token costs, and what all of it takes. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { binary, count, decimal, fill } from '../ui/format.js';
+import { headOf } from '../ui/table.js';
 import { typeText } from './formula.js';
-import { binary, decimal, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+import { exact } from './units.js';
+/** @import { Answer } from './types.d.ts' */
 
 const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_token', 'total_bytes', 'total_bytes_blocks']);
 
@@ -14,7 +14,7 @@ export class GroupsTable {
     this.body = h('tbody');
     this.caption = h('caption', { class: 'strong calc-sub' });
     this.element = h('section', { class: 'calc-groups' }, h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.groups.title },
-      h('table', { class: 'figures-table calc-table' }, this.caption, h('thead', {}, h('tr', {}, [t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])].map((text) => h('th', { scope: 'col' }, text)))), this.body)));
+      h('table', { class: 'figures-table calc-table' }, this.caption, headOf([t.groups.group, t.groups.kept, ...SIZES.map((name) => t.groups.sizes[name])]), this.body)));
   }
 
   /** @param {Answer} answer */

@@ -1,15 +1,10 @@
 /** The answer in the first second: the cache in the largest figure, a token's bytes, what fits, how fast at most. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { binary, count, decimal, fill, three } from '../ui/format.js';
 import { mark } from './mark.js';
-import { both, binary, decimal, dollars, exact, rate, times } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Capacity} Capacity */
-/** @typedef {import('./types.d.ts').Machine} Machine */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+import { both, dollars, exact, rate } from './units.js';
+/** @import { Answer, Capacity, Machine, Model, Settings } from './types.d.ts' */
 
 export class Headline {
   constructor() {
@@ -75,7 +70,7 @@ function notes(model, settings) {
   if (model.total_bytes_blocks !== model.total_bytes) out.push(fill(t.notes.blocks, { size: count(settings.block_size), bytes: both(model.total_bytes_blocks), exact: exact(model.total_bytes_blocks) }));
   if (model.total_bytes_window_ignored !== model.total_bytes) out.push(fill(t.notes.windowIgnored, { bytes: both(model.total_bytes_window_ignored), exact: exact(model.total_bytes_window_ignored) }));
   if (model.uncompressed_bytes_per_token !== null) {
-    out.push(fill(t.notes.uncompressed, { exact: exact(model.uncompressed_bytes_per_token), times: times(model.uncompressed_bytes_per_token / model.bytes_per_token) }));
+    out.push(fill(t.notes.uncompressed, { exact: exact(model.uncompressed_bytes_per_token), times: three(model.uncompressed_bytes_per_token / model.bytes_per_token) }));
   }
   if (model.indexer_bytes_per_token) out.push(fill(t.notes.indexer, { exact: exact(model.indexer_bytes_per_token) }));
   const state = model.fixed_state;

@@ -1,14 +1,11 @@
 /** What would help: single changes, each with its figures, applied by one click. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { count, fill, grouped } from '../ui/format.js';
 import { numbersOf } from './own.js';
-import { GIB, dollars, grouped, rate } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Answer} Answer */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').Remedy} Remedy */
+import { GIB, dollars, rate } from './units.js';
+/** @import { State } from './state.js' */
+/** @import { Answer, Model, Remedy } from './types.d.ts' */
 
 export class HelpList {
   /** @param {State} state */

@@ -1,8 +1,8 @@
 /** The page of the calculator: what is asked on the left, what is answered on the right, as one types. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { byId, h, replace, setText } from '../ui/dom.js';
+import { binary, count, fill } from '../ui/format.js';
 import { pageLooks } from '../ui/page-looks.js';
-import { count, fill } from '../ui/text.js';
 import { Asker, Gone, getChoices } from './ask.js';
 import { Bar } from './bar.js';
 import { Beside } from './beside.js';
@@ -16,10 +16,8 @@ import { MistakesNote } from './mistakes.js';
 import { ModelsPanel } from './models.js';
 import { SettingsPanel } from './settings.js';
 import { State } from './state.js';
-import { binary, exact } from './units.js';
-
-/** @typedef {import('./types.d.ts').Choices} Choices */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+import { exact } from './units.js';
+/** @import { Choices, Reply } from './types.d.ts' */
 
 const ANNOUNCE_MS = 900;
 const RETRY_MS = 2000;

@@ -1,16 +1,16 @@
 /** What is often counted wrong, worked out for the model at hand: the wrong figure, the right one, how far they are apart. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
-import { both, decimal, exact, times } from './units.js';
-
-/** @typedef {import('./types.d.ts').Answer} Answer */
+import { count, decimal, fill, three } from '../ui/format.js';
+import { headOf } from '../ui/table.js';
+import { both, exact } from './units.js';
+/** @import { Answer } from './types.d.ts' */
 /** @typedef {{name: keyof typeof t.mistakes.names, wrong: number, right: number, values?: Record<string, string>}} Mistake bytes */
 
 const LLAMA_GROUP = 32;
 
 /** Those that matter here, in bytes of the batch (of one card for `split`). Pure. @param {Answer} answer @returns {Mistake[]} */
-export function mistakesOf({ settings, machine, models: [model] }) {
+function mistakesOf({ settings, machine, models: [model] }) {
   const right = model.total_bytes;
   const { layer_groups: groups, capacity: found } = model;
   /** @type {Mistake[]} */
@@ -33,14 +33,13 @@ export class MistakesNote {
   constructor() {
     this.body = h('tbody');
     this.element = h('details', { class: 'calc-mistakes' }, h('summary', {}, t.mistakes.title), h('p', { class: 'fine-note calc-hint' }, t.mistakes.lead),
-      h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.mistakes.title }, h('table', { class: 'figures-table calc-table' },
-        h('thead', {}, h('tr', {}, t.mistakes.columns.map((text) => h('th', { scope: 'col' }, text)))), this.body)));
+      h('div', { class: 'calc-scroll', tabindex: '0', role: 'region', 'aria-label': t.mistakes.title }, h('table', { class: 'figures-table calc-table' }, headOf(t.mistakes.columns), this.body)));
   }
 
   /** @param {Answer} answer */
   update(answer) {
     const total = answer.models[0].total_bytes;
-    const rows = mistakesOf(answer).map(({ name, wrong, right, values }) => row(fill(t.mistakes.names[name], values), both(wrong), both(right), fill(wrong > right ? t.mistakes.tooMuch : t.mistakes.tooLittle, { n: times(Math.max(wrong / right, right / wrong)) }), [exact(wrong), exact(right)]));
+    const rows = mistakesOf(answer).map(({ name, wrong, right, values }) => row(fill(t.mistakes.names[name], values), both(wrong), both(right), fill(wrong > right ? t.mistakes.tooMuch : t.mistakes.tooLittle, { n: three(Math.max(wrong / right, right / wrong)) }), [exact(wrong), exact(right)]));
     const gib = fill(t.mistakes.unitWrong, { n: (total / 2 ** 30).toFixed(2) });
     replace(this.body, rows, total > 0 && row(t.mistakes.names.unit, gib, decimal(total), t.mistakes.unitOff, [gib, exact(total)]));
   }

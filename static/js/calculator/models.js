@@ -1,16 +1,13 @@
 /** Which models are asked about: up to four, each out of the list, by its config.json or by its numbers. */
 import { calculatorTexts as t } from '../strings/calculator.js';
-import { h, replace, setText } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { h, replaceButtons, setText } from '../ui/dom.js';
+import { fill } from '../ui/format.js';
 import { mark } from './mark.js';
 import { ConfigPanel, NumbersPanel, numbersOf } from './own.js';
 import { Picker } from './picker.js';
 import { billions } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Asked} Asked */
-/** @typedef {import('./types.d.ts').Fault} Fault */
-/** @typedef {import('./types.d.ts').Reply} Reply */
+/** @import { State } from './state.js' */
+/** @import { Asked, Fault, Reply } from './types.d.ts' */
 /** @typedef {'list'|'config'|'numbers'} Way */
 
 const WAYS = /** @type {Way[]} */ (['list', 'config', 'numbers']);
@@ -113,11 +110,9 @@ export class ModelsPanel {
     const { models, chosen, choices } = this.state;
     this.tabs.hidden = models.length < 2;
     this.more.hidden = models.length >= choices.max_models;
-    const kept = this.tabs.contains(document.activeElement) ? [...this.tabs.querySelectorAll('button')].indexOf(/** @type {HTMLButtonElement} */ (document.activeElement)) : -1;
-    replace(this.tabs, models.map((asked, index) => h('div', { class: 'calc-tab' },
+    replaceButtons(this.tabs, models.map((asked, index) => h('div', { class: 'calc-tab' },
       h('button', { type: 'button', class: 'calc-tab-name', 'aria-pressed': String(index === chosen), on: { click: () => this.state.choose(index) } }, mark(index), h('span', {}, this.nameOf(index))),
       h('button', { type: 'button', class: 'plain-button', 'aria-label': fill(t.model.remove, { name: this.nameOf(index) }), on: { click: () => this.state.remove(index) } }, '×'))));
-    if (kept >= 0) /** @type {HTMLElement|undefined} */ ([...this.tabs.querySelectorAll('button')][kept])?.focus();
   }
 
   /** @param {number} index @returns {string} */

@@ -1,13 +1,11 @@
 /** A model that is not in the list: its config.json, or its numbers. Both give what the server is asked with. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
-import { clip, count, fill } from '../ui/text.js';
+import { count, fill } from '../ui/format.js';
+import { clip } from '../ui/text.js';
 import { NumberField } from './fields.js';
 import { parametersOf, wholeOf } from './units.js';
-
-/** @typedef {import('./types.d.ts').Asked} Asked */
-/** @typedef {import('./types.d.ts').Model} Model */
-/** @typedef {import('./types.d.ts').OwnModel} OwnModel */
+/** @import { Asked, Model, OwnModel } from './types.d.ts' */
 
 /** A longer file is no config; the server has the same limit. */
 export const MAX_FILE_BYTES = 1_000_000;

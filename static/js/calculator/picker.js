@@ -1,10 +1,9 @@
 /** The list of models as a field to search in: typed or clicked, by mouse or keys. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setAttribute } from '../ui/dom.js';
-import { clip, count, fill } from '../ui/text.js';
-import { binary } from './units.js';
-
-/** @typedef {import('./types.d.ts').Listed} Listed */
+import { binary, count, fill } from '../ui/format.js';
+import { clip } from '../ui/text.js';
+/** @import { Listed } from './types.d.ts' */
 
 const MAX_SHOWN = 60;
 

@@ -1,9 +1,8 @@
 /** One token in the cache: layers from left to right, KV heads from top to bottom, K above V; a term lights up its part. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { replace, svg } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
-
-/** @typedef {import('./types.d.ts').Group} Group */
+import { count, fill } from '../ui/format.js';
+/** @import { Group } from './types.d.ts' */
 
 const WIDTH = 560;
 const HEIGHT = 120;

@@ -1,13 +1,11 @@
 /** The settings of the calculator as fields: context, batch, dtypes, the card and what it costs. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { count, fill, grouped } from '../ui/format.js';
 import { ChoiceField, NumberField } from './fields.js';
-import { GIB, both, dollars, grouped, numberOf, wholeOf } from './units.js';
-
-/** @typedef {import('./state.js').State} State */
-/** @typedef {import('./types.d.ts').Machine} Machine */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+import { GIB, both, dollars, numberOf, wholeOf } from './units.js';
+/** @import { State } from './state.js' */
+/** @import { Settings } from './types.d.ts' */
 
 /** The slider goes by eighths of an octave from 2⁷ to 2²⁰ tokens; the field takes every number. */
 const OCTAVE = 8;
@@ -18,13 +16,13 @@ const NO_CARD = '';
 const DIGITS = 6;
 
 /** @param {number} at position of the slider @returns {number} tokens */
-export function contextAt(at) {
+function contextAt(at) {
   const octave = LOWEST + Math.floor(at / OCTAVE);
   return (2 ** octave * (OCTAVE + (at % OCTAVE))) / OCTAVE;
 }
 
 /** @param {number} context @returns {number} the nearest position of the slider */
-export function positionOf(context) {
+function positionOf(context) {
   const octave = Math.min(HIGHEST, Math.max(LOWEST, Math.floor(Math.log2(context))));
   const position = (octave - LOWEST) * OCTAVE + Math.round((context / 2 ** octave - 1) * OCTAVE);
   return Math.min((HIGHEST - LOWEST) * OCTAVE, Math.max(0, position));

@@ -1,15 +1,12 @@
 /** What the page asks: one to four models and the settings, and how all of it goes into the address and comes back. */
 import { emitter } from '../core/emitter.js';
-
-/** @typedef {import('./types.d.ts').Asked} Asked */
-/** @typedef {import('./types.d.ts').Choices} Choices */
-/** @typedef {import('./types.d.ts').Settings} Settings */
+/** @import { Asked, Choices, Settings } from './types.d.ts' */
 /** @typedef {{over: 'context'|'batch', scale: 'log'|'linear', weights: boolean}} View how the chart is drawn */
 
 /** Longest address that is written; proxies and chat programs cut longer ones. */
 export const MAX_LINK = 8000;
-export const DEFAULT_MODEL = 'llama-3.1-8b';
-export const DEFAULT_CARD = 'h100';
+const DEFAULT_MODEL = 'llama-3.1-8b';
+const DEFAULT_CARD = 'h100';
 const TEXTS = new Set(['dtype', 'weights_dtype', 'gpu']);
 const NO_CARD = 'none';
 

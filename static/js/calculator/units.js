@@ -1,21 +1,9 @@
-/** Amounts as people read and write them: GiB beside GB, counts with commas, `128K`. Pure. */
+/** Amounts as people of the calculator read and write them: GiB beside GB, dollars, `128K`. Pure. */
 import { calculatorTexts as t } from '../strings/calculator.js';
-import { count, fill } from '../ui/text.js';
+import { binary, decimal, fill, grouped, three } from '../ui/format.js';
 
-const BINARY = ['bytes', 'KiB', 'MiB', 'GiB'];
-const DECIMAL = ['bytes', 'kB', 'MB', 'GB'];
 const SUFFIXES = /** @type {Record<string, number>} */ ({ k: 1024, m: 1024 ** 2 });
 export const GIB = 1024 ** 3;
-
-/** In KiB, MiB or GiB of 2¹⁰, 2²⁰, 2³⁰ bytes. @param {number} size @returns {string} */
-export function binary(size) {
-  return inUnits(size, 1024, BINARY);
-}
-
-/** In kB, MB or GB of 10³, 10⁶, 10⁹ bytes. @param {number} size @returns {string} */
-export function decimal(size) {
-  return inUnits(size, 1000, DECIMAL);
-}
 
 /** 1.00 GiB = 1.07 GB. @param {number} size @returns {string} */
 export function both(size) {
@@ -24,36 +12,12 @@ export function both(size) {
 
 /** 131,072 bytes. @param {number} size @returns {string} */
 export function exact(size) {
-  return fill(size === 1 ? t.units.byte : t.units.bytes, { n: signed(size) });
-}
-
-/** @param {number} n @returns {string} */
-export function signed(n) {
-  return n < 0 ? `−${count(-n)}` : count(n);
-}
-
-/** @param {number} size @param {number} base @param {string[]} units */
-function inUnits(size, base, units) {
-  let value = size;
-  let index = 0;
-  while (Math.abs(value) >= base && index < units.length - 1) {
-    value /= base;
-    index++;
-  }
-  const whole = Math.floor(Math.abs(value));
-  const digits = index === 0 || Math.abs(value) >= 1000 ? 0 : Math.max(0, 3 - String(whole).length);
-  return `${grouped(value, digits)} ${units[index]}`;
-}
-
-/** With commas and so many digits after the point. @param {number} value @param {number} digits @returns {string} */
-export function grouped(value, digits) {
-  const [whole, rest] = Math.abs(value).toFixed(digits).split('.');
-  return `${value < 0 ? '−' : ''}${count(Number(whole))}${rest ? `.${rest}` : ''}`;
+  return fill(size === 1 ? t.units.byte : t.units.bytes, { n: grouped(size) });
 }
 
 /** About four digits: 1,612, 38.25. @param {number} value @returns {string} */
 export function rate(value) {
-  return grouped(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3);
+  return value >= 1 ? three(value) : grouped(value, 3);
 }
 
 /** $0.72. @param {number} value @returns {string} */
@@ -63,12 +27,7 @@ export function dollars(value) {
 
 /** 8.03 billion. @param {number} value @returns {string} */
 export function billions(value) {
-  return fill(t.units.billions, { n: grouped(value / 1e9, value >= 1e11 ? 0 : value >= 1e10 ? 1 : 2) });
-}
-
-/** A multiple, 7.1. @param {number} value @returns {string} */
-export function times(value) {
-  return grouped(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+  return fill(t.units.billions, { n: three(value / 1e9) });
 }
 
 /** A whole number out of `131,072`, `128K` (of 1,024) or `1M`; null when it is none. @param {string} text @returns {number|null} */

@@ -1,14 +1,13 @@
 /** Sentences on blocks: lookups, hits, evictions by policy, allocations; and which of them a step tells first. */
 import { phasesOf, within } from '../core/phases.js';
 import { strings } from '../strings/main.js';
+import { plural } from '../ui/format.js';
 import { segments } from '../ui/text.js';
-import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './parts.js';
+import { blockList, caption, join, joinLong, letter, letters, thing, token } from './parts.js';
 import { copyCaption, fetchCaption, offloadCaption, preemptionCaption, swapInCaption } from './serving.js';
-
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../core/events.d.ts').PrefixLookedUp} PrefixLookedUp */
-/** @typedef {import('./parts.js').Caption} Caption */
+/** @import { Scene, StepInfo } from '../core/types.d.ts' */
+/** @import { PrefixLookedUp } from '../core/events.d.ts' */
+/** @import { Caption } from './parts.js' */
 
 const texts = strings.captions;
 const serving = strings.servingCaptions;

@@ -4,19 +4,16 @@
  */
 import { layerAt, phasesOf } from '../core/phases.js';
 import { strings } from '../strings/main.js';
-import { duration, percent, segments } from '../ui/text.js';
+import { duration, percent, plural } from '../ui/format.js';
+import { segments } from '../ui/text.js';
 import { blocksCaption, rareCaption } from './blocks.js';
 import { forcedCaption, forgottenCaption, lanesCaption, sinceLaneCaption } from './lanes.js';
-import { blockList, caption, join, joinLong, letter, letters, plural, thing, token } from './parts.js';
+import { blockList, caption, join, joinLong, letter, letters, thing, token } from './parts.js';
 import { blockedCaption, forkCaption, waitingForkCaption } from './serving.js';
-
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../core/types.d.ts').Header} Header */
-/** @typedef {import('../core/log.js').Log} Log */
-/** @typedef {import('../ui/text.js').Segment} Segment */
-/** @typedef {import('./parts.js').Caption} Caption */
+/** @import { Scene, StepInfo, Request, Header } from '../core/types.d.ts' */
+/** @import { Log } from '../core/log.js' */
+/** @import { Segment } from '../ui/text.js' */
+/** @import { Caption } from './parts.js' */
 
 const texts = strings.captions;
 const serving = strings.servingCaptions;

@@ -1,24 +1,16 @@
 /** Sentences on what is forgotten, and on what the lanes of a comparison say about the same token. */
 import { lagging } from '../core/lane-figures.js';
 import { strings } from '../strings/main.js';
-import { clip, duration, quoted } from '../ui/text.js';
-import { blockList, caption, join, letter, plural, token } from './parts.js';
-
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../core/log.js').Log} Log */
-/** @typedef {import('../core/events.d.ts').LaneMeasured} LaneMeasured */
-/** @typedef {import('./parts.js').Caption} Caption */
+import { duration, plural, small } from '../ui/format.js';
+import { clip, quoted } from '../ui/text.js';
+import { blockList, caption, join, letter, token } from './parts.js';
+/** @import { World, StepInfo } from '../core/types.d.ts' */
+/** @import { Log } from '../core/log.js' */
+/** @import { LaneMeasured } from '../core/events.d.ts' */
+/** @import { Caption } from './parts.js' */
 
 const texts = strings.compareCaptions;
 const MAX_ANSWER = 60;
-
-/** Few digits, whatever the size: 0.31, 2.1e-5. @param {number} value @returns {string} */
-export function small(value) {
-  if (value === 0) return '0';
-  const size = Math.abs(value);
-  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : size >= 0.01 ? value.toFixed(2) : size >= 0.0001 ? value.toFixed(4).replace(/0+$/, '') : value.toExponential(1).replace('.0e', 'e');
-}
 
 /** @param {Log} log @param {number} lane @returns {string} */
 function nameOf(log, lane) {

@@ -1,12 +1,10 @@
 /** What sentences are made of: things that light up their twins, lists, counts, and captions put together. */
 import { strings } from '../strings/main.js';
-import { count, duration, quoted, segments } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../ui/text.js').Segment} Segment */
+import { duration } from '../ui/format.js';
+import { quoted, segments } from '../ui/text.js';
+/** @import { World, Request } from '../core/types.d.ts' */
+/** @import { Segment } from '../ui/text.js' */
 /** @typedef {{short: string, long: string}} Texts */
-/** @typedef {{one: string, many: string}} Counted */
 /** @typedef {Record<string, string|number|Segment|Segment[]>} Values */
 /** @typedef {{short: Segment[], long: Segment[], kind: string}} Caption */
 
@@ -67,11 +65,6 @@ export function blockList(blocks, bare = false) {
 export function token(request, position) {
   if (!request) return '…';
   return { text: quoted(request.pieces[position]), kind: 'token', piece: request.pieces[position], selection: { kind: 'token', request: request.id, position } };
-}
-
-/** @param {Counted} text @param {number} n */
-export function plural(text, n) {
-  return (n === 1 ? text.one : text.many).replace('{n}', count(n));
 }
 
 /** A move of bytes is often faster than a tenth of a millisecond. @param {number} us @returns {string} */

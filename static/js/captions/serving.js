@@ -1,13 +1,10 @@
 /** Sentences on what requests do to each other: forks, copies, preemption, the host tier, and who is not let in. */
 import { strings } from '../strings/main.js';
-import { bytes, segments } from '../ui/text.js';
-import { blockList, caption, join, joinLong, letter, letters, plural, thing, token, took } from './parts.js';
-
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('./parts.js').Caption} Caption */
-/** @typedef {import('./parts.js').Values} Values */
+import { bytes, plural } from '../ui/format.js';
+import { segments } from '../ui/text.js';
+import { blockList, caption, join, joinLong, letter, letters, thing, token, took } from './parts.js';
+/** @import { Scene, World, StepInfo } from '../core/types.d.ts' */
+/** @import { Caption, Values } from './parts.js' */
 
 const texts = strings.captions;
 const serving = strings.servingCaptions;

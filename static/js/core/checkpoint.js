@@ -1,7 +1,6 @@
 /** A folded world as JSON, as kvviz/log/world.py writes it (`hello.checkpoint`), in and out. */
 import { World, letterOf } from './state.js';
-
-/** @typedef {import('./types.d.ts').Request} Request */
+/** @import { Request } from './types.d.ts' */
 
 /** @param {any} data @returns {World} */
 export function fromCheckpoint(data) {

@@ -3,7 +3,7 @@
  * seeds at once. Integers only and no crypto API, which plain http does not have.
  */
 
-/** @typedef {import('./state.js').World} World */
+/** @import { World } from './state.js' */
 
 const SEED_A = 0x6b76;
 const SEED_B = 0x7669;

@@ -1,10 +1,8 @@
 /** The fold of what is forgotten inside a request, and of what the lanes of a comparison and an attacker measure. */
 import { expect, requestOf } from './fold.js';
-
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./types.d.ts').Request} Request */
-/** @typedef {import('./types.d.ts').LaneRun} LaneRun */
-/** @typedef {import('./fold.js').Cases} Cases */
+/** @import { World } from './state.js' */
+/** @import { Request, LaneRun } from './types.d.ts' */
+/** @import { Cases } from './fold.js' */
 
 /** Cases of `reducer.js`.
  * @type {Pick<Cases, 'kv_forgotten'|'lane_measured'|'lane_errors_measured'|'needle_sought'|'probe_timed'>} */

@@ -1,11 +1,9 @@
 /** The fold of what moves between blocks and tiers: forks, copies, preemption, swap, offload. */
 import { forgetAlike, forgetAll } from './fold-lanes.js';
 import { checkTable, contradiction, expect, isBlock, popHead, requestOf } from './fold.js';
-
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./types.d.ts').HostBlock} HostBlock */
-/** @typedef {import('./types.d.ts').HostEntry} HostEntry */
-/** @typedef {import('./fold.js').Cases} Cases */
+/** @import { World } from './state.js' */
+/** @import { HostBlock, HostEntry } from './types.d.ts' */
+/** @import { Cases } from './fold.js' */
 
 /** Cases of `reducer.js`.
  * @type {Pick<Cases, 'request_forked'|'request_reprioritised'|'request_preempted'|'blocks_swapped_out'|'blocks_swapped_in'|'block_copied'|'block_offloaded'|'block_fetched'|'host_evicted'>} */

@@ -1,8 +1,8 @@
 /** What the cases of the fold share: checks that keep the first contradiction and go on as well as they can. */
 
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./events.d.ts').Event} Event */
-/** @typedef {import('./types.d.ts').Request} Request */
+/** @import { World } from './state.js' */
+/** @import { Event } from './events.d.ts' */
+/** @import { Request } from './types.d.ts' */
 /** One case per event type. @typedef {{[T in Event['type']]: (world: World, event: Extract<Event, {type: T}>) => void}} Cases */
 
 /** @param {World} world @param {string} what */

@@ -6,10 +6,8 @@
  */
 import { emitter } from './emitter.js';
 import { decodePack } from './packs.js';
-
-/** @typedef {import('./types.d.ts').Pack} Pack */
-/** @typedef {import('./types.d.ts').Problem} Problem */
-/** @typedef {import('./log.js').Log} Log */
+/** @import { Pack, Problem } from './types.d.ts' */
+/** @import { Log } from './log.js' */
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 /** How long the push of a step that has just arrived is waited for. */

@@ -7,8 +7,7 @@ import { fromCheckpoint } from './checkpoint.js';
 import { apply } from './reducer.js';
 import { storedTokens } from './selectors.js';
 import { World } from './state.js';
-
-/** @typedef {import('./log.js').Log} Log */
+/** @import { Log } from './log.js' */
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 const FIRST_SPACING = 8;

@@ -1,9 +1,7 @@
 /** The figures of one lane over what was measured of it. The command line prints the same ones. Pure. */
 
-/** @typedef {import('./events.d.ts').LaneMeasured} LaneMeasured */
-/** @typedef {import('./types.d.ts').LaneRun} LaneRun */
-/** @typedef {import('./types.d.ts').World} World */
-/** @typedef {import('./types.d.ts').LaneHeader} LaneHeader */
+/** @import { LaneMeasured } from './events.d.ts' */
+/** @import { LaneRun, World, LaneHeader } from './types.d.ts' */
 
 /** An exact lane may differ from the reference by rounding only. */
 export const EXACT_LIMIT = 1e-3;

@@ -1,11 +1,8 @@
 /** The log: immutable records by seq, and where each step lies. Nothing is ever changed or removed. */
 import { emitter } from './emitter.js';
 import { groupStep, kindOf } from './step-info.js';
-
-/** @typedef {import('./events.d.ts').EventRecord} EventRecord */
-/** @typedef {import('./events.d.ts').Event} Event */
-/** @typedef {import('./types.d.ts').Header} Header */
-/** @typedef {import('./types.d.ts').StepInfo} StepInfo */
+/** @import { EventRecord, Event } from './events.d.ts' */
+/** @import { Header, StepInfo } from './types.d.ts' */
 
 /** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'|'copy'|'preemption'|'fork'|'forgotten'|'differs'}} Mark */
 

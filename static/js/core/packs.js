@@ -1,7 +1,6 @@
 /** Packs: JSON and arrays in one binary message (docs/wire.md, "Frames"). */
 
-/** @typedef {import('./types.d.ts').Pack} Pack */
-/** @typedef {import('./types.d.ts').FrameMeta} FrameMeta */
+/** @import { Pack, FrameMeta } from './types.d.ts' */
 
 /** @type {Float32Array|null} */
 let halves = null;

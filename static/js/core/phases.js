@@ -3,9 +3,7 @@
  * layers, then the sampled token, then what the end of a request gives back. Pure functions of the step.
  */
 
-/** @typedef {import('./types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('./types.d.ts').Phases} Phases */
-/** @typedef {import('./types.d.ts').LayerMoment} LayerMoment */
+/** @import { StepInfo, Phases, LayerMoment } from './types.d.ts' */
 
 /** Milliseconds at 1×. */
 const PREFILL_MS = 1500;

@@ -7,11 +7,9 @@ import { forgetAll, laneCases } from './fold-lanes.js';
 import { tierCases } from './fold-tiers.js';
 import { checkHead, checkTable, contradiction, isBlock, leaveQueue, popHead, putInTable, requestOf } from './fold.js';
 import { letterOf } from './state.js';
-
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./events.d.ts').Event} Event */
-/** @typedef {import('./events.d.ts').EventRecord} EventRecord */
-/** @typedef {import('./fold.js').Cases} Cases */
+/** @import { World } from './state.js' */
+/** @import { Event, EventRecord } from './events.d.ts' */
+/** @import { Cases } from './fold.js' */
 
 /** Finished requests that a world still describes, as in kvviz/log/world.py. */
 export const MAX_FINISHED_REQUESTS = 256;

@@ -1,11 +1,9 @@
 /** Values derived from a world, the log and the ui: the only places where a figure on screen is computed. */
 
-/** @typedef {import('./state.js').World} World */
-/** @typedef {import('./log.js').Log} Log */
-/** @typedef {import('../ui/store.js').Ui} Ui */
-/** @typedef {import('./types.d.ts').Request} Request */
-/** @typedef {import('./types.d.ts').Scene} Scene */
-/** @typedef {import('./types.d.ts').Header} Header */
+/** @import { World } from './state.js' */
+/** @import { Log } from './log.js' */
+/** @import { Ui } from '../ui/store.js' */
+/** @import { Request, Scene, Header } from './types.d.ts' */
 
 /** The request whose tokens are shown: the chosen one, else the one at work in this scene, else the running one, else
  * the last. @param {Scene} scene @param {Ui} ui @returns {Request|null} */
@@ -25,7 +23,7 @@ export function shownRequest(scene, ui) {
 
 /** The running request, else the last that ended, else the first that waits; one that ended before anything of it was
  * computed has nothing to show. @param {World} world @returns {Request|null} */
-export function currentRequest(world) {
+function currentRequest(world) {
   /** @type {Request|null} */
   let last = null;
   /** @type {Request|null} */
@@ -79,11 +77,6 @@ export function filledSlots(world, block) {
     if (world.slotSeq[slot] >= 0) filled++;
   }
   return filled;
-}
-
-/** The block that the next allocation takes: head of the free queue. @param {World} world @returns {number|null} */
-export function nextVictim(world) {
-  return world.free[0] ?? null;
 }
 
 /** @param {World} world @returns {{used: number, cached: number, blank: number}} */

@@ -1,13 +1,8 @@
 /** The folded state of a cache: what a picture may be made from. Only reducer.js writes it. */
 
 import { shortHashOf, TOKEN_HASH_START } from './digest.js';
-
-/** @typedef {import('./types.d.ts').Request} Request */
-/** @typedef {import('./types.d.ts').Check} Check */
-/** @typedef {import('./types.d.ts').HostBlock} HostBlock */
-/** @typedef {import('./types.d.ts').Candidate} Candidate */
-/** @typedef {import('./types.d.ts').LaneRun} LaneRun */
-/** @typedef {import('./events.d.ts').ProbeTimed} ProbeTimed */
+/** @import { Request, Check, HostBlock, LaneRun } from './types.d.ts' */
+/** @import { ProbeTimed } from './events.d.ts' */
 
 const LETTERS = 26;
 

@@ -1,7 +1,7 @@
 /** The events of one step, grouped by what they are. */
 
-/** @typedef {import('./events.d.ts').EventRecord} EventRecord */
-/** @typedef {import('./types.d.ts').StepInfo} StepInfo */
+/** @import { EventRecord } from './events.d.ts' */
+/** @import { StepInfo } from './types.d.ts' */
 
 /** @param {import('./events.d.ts').Chunk[]} chunks @returns {import('./types.d.ts').StepKind} */
 export function kindOf(chunks) {

@@ -6,9 +6,8 @@ import { emitter } from './emitter.js';
 import { Keyframes } from './keyframes.js';
 import { layerAt, layerOrder, phasesOf, progressOfLayer } from './phases.js';
 import { apply } from './reducer.js';
-
-/** @typedef {import('./log.js').Log} Log */
-/** @typedef {import('./types.d.ts').Scene} Scene */
+/** @import { Log } from './log.js' */
+/** @import { Scene } from './types.d.ts' */
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
 /** While a long log comes in it is folded at once, batch by batch, and the rest of the page is told only this often. */

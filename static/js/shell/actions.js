@@ -4,9 +4,8 @@
  */
 import { SPEEDS } from '../core/timeline.js';
 import { LENSES, THEMES, VIEWS } from '../ui/store.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./transport.js').Transport} Transport */
+/** @import { Ctx } from '../core/types.d.ts' */
+/** @import { Transport } from './transport.js' */
 
 /** A branch at the end of an answer goes on for so many tokens. */
 const BRANCH_TOKENS = 16;

@@ -1,8 +1,8 @@
 /** The address of this state: session, step and place in it, and what `ui` holds. Written when things settle. */
 
-/** @typedef {import('../ui/store.js').Ui} Ui */
-/** @typedef {import('../core/timeline.js').Timeline} Timeline */
-/** @typedef {import('../core/log.js').Log} Log */
+/** @import { Ui } from '../ui/store.js' */
+/** @import { Timeline } from '../core/timeline.js' */
+/** @import { Log } from '../core/log.js' */
 
 /** Browsers refuse addresses that are written too often. */
 const WAIT_MS = 400;

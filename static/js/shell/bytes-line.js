@@ -1,7 +1,7 @@
 /** Cache bytes over steps as a small line: a picture of one series, with its end figures in its name. */
 import { strings } from '../strings/main.js';
 import { svg } from '../ui/dom.js';
-import { bytes, fill } from '../ui/text.js';
+import { bytes, fill } from '../ui/format.js';
 
 const WIDTH = 280;
 const HEIGHT = 56;

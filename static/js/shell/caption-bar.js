@@ -4,12 +4,11 @@ import { closedForms, keepsNothing } from '../core/lane-figures.js';
 import { layerAt, phasesOf } from '../core/phases.js';
 import { shownRequest, stepTimes, storedTokens, workCounts } from '../core/selectors.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { bytes, count, duration, fill, plain, segments } from '../ui/text.js';
+import { bytes, count, duration, fill } from '../ui/format.js';
+import { plain, segments } from '../ui/text.js';
 import { sentence } from './segments.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../ui/popover.js').Popover} Popover */
+/** @import { Ctx, Scene } from '../core/types.d.ts' */
+/** @import { Popover } from '../ui/popover.js' */
 
 /** At most one line to the live region in this time while playing. */
 const SAY_MS = 2000;

@@ -2,17 +2,14 @@
 import { isAhead } from '../core/phases.js';
 import { blockState, conversation, entryBytes, filledSlots, goneHeads, missOf, ownersOf, placeOf, tableOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
-import { bytes, clip, count, duration, fill, percent, quoted } from '../ui/text.js';
+import { bytes, count, duration, fill, percent } from '../ui/format.js';
+import { tableParts } from '../ui/table.js';
+import { clip, quoted } from '../ui/text.js';
 import { tokenText } from '../ui/token.js';
 import { headsPicture } from './heads-picture.js';
 import { vectorsOf } from './vectors.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').World} World */
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../ui/dom.js').Child} Child */
+/** @import { Ctx, Scene, World, Selection, Request } from '../core/types.d.ts' */
+/** @import { Child } from '../ui/dom.js' */
 
 const TOP = 5;
 
@@ -160,9 +157,7 @@ function slotTable(id, look) {
       h('td', {}, String(offset)), h('td', {}, tokenText(item?.pieces[position])), h('td', {}, String(position)), h('td', {}, item?.letter ?? '')));
   }
   if (rows.length === 0) return h('p', { class: 'note details-note' }, inspector.states.blank);
-  return h('table', { class: 'table' }, h('caption', {}, inspector.slotTable),
-    h('thead', {}, h('tr', {}, [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead].map((name) => h('th', { scope: 'col' }, name)))),
-    h('tbody', {}, rows));
+  return h('table', { class: 'table' }, tableParts(inspector.slotTable, [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead], rows));
 }
 
 /** @param {number} index @param {Look} look @returns {Node[]} */
@@ -196,8 +191,8 @@ function topTable(index, look, headIndex = null) {
     const name = row.bin === 1 ? [tokenText(item.pieces[position])] : [`${position}–${position + row.bin - 1}`];
     return h('tr', {}, h('td', {}, name), h('td', {}, String(position)), h('td', {}, percent(row.values[column])));
   });
-  return [h('table', { class: 'table' }, h('caption', {}, headIndex === null ? fill(inspector.topRead, { layer: index }) : fill(inspector.topReadHead, { head: headIndex })),
-    h('thead', {}, h('tr', {}, [inspector.tokenHead, inspector.positionHead, inspector.share].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, rows))];
+  const caption = headIndex === null ? fill(inspector.topRead, { layer: index }) : fill(inspector.topReadHead, { head: headIndex });
+  return [h('table', { class: 'table' }, tableParts(caption, [inspector.tokenHead, inspector.positionHead, inspector.share], rows))];
 }
 
 /** @param {number} index @param {number} headIndex @param {Look} look @returns {Node[]} */

@@ -2,18 +2,15 @@
 import { hasNoModel } from '../core/selectors.js';
 import { strings } from '../strings/main.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
-import { bytes, count, fill } from '../ui/text.js';
+import { bytes, count, fill } from '../ui/format.js';
 import { Fields } from './fields.js';
 import { PRESETS } from './presets.js';
 import { recordingsPart } from './recordings.js';
 import { asksForAnother, cacheFields, configOf, manyFields, showRun } from './run-settings.js';
 import { scenariosPart } from './scenarios.js';
 import { CommandError } from './transport.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Header} Header */
-/** @typedef {import('../core/types.d.ts').Status} Status */
-/** @typedef {import('./actions.js').Actions} Actions */
+/** @import { Ctx, Header, Status } from '../core/types.d.ts' */
+/** @import { Actions } from './actions.js' */
 
 const text = strings.drawer;
 

@@ -1,7 +1,7 @@
 /** The inputs of the drawer by name: building, reading and checking them. */
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 
 /** @typedef {{name: string, label: string, value: number, low: number, high: number, step: number|'any', whole: boolean, optional: boolean, hint?: string}} NumberSpec */
 

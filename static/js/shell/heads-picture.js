@@ -1,7 +1,7 @@
 /** Which query head reads through which KV head, as a small picture. */
 import { strings } from '../strings/main.js';
 import { svg, h } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 
 const WIDTH = 288;
 const MAX_DRAWN = 32;

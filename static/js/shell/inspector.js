@@ -5,14 +5,11 @@
 import { isAhead } from '../core/phases.js';
 import { shownRequest, storedTokens } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { bytes, fill } from '../ui/format.js';
 import { formatSelection } from '../ui/store.js';
-import { bytes, fill } from '../ui/text.js';
 import { bytesLine } from './bytes-line.js';
 import { detailsOf } from './details.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
+/** @import { Ctx, Scene, Selection } from '../core/types.d.ts' */
 
 /** While time runs the details follow at this pace. */
 const MOVING_MS = 400;

@@ -1,9 +1,8 @@
 /** Keys by `event.code`, so that they work on every layout, and the list of them, where each row also works by click. */
 import { h, icon, PATHS, replace } from '../ui/dom.js';
 import { LENSES } from '../ui/store.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./actions.js').Actions} Actions */
+/** @import { Ctx } from '../core/types.d.ts' */
+/** @import { Actions } from './actions.js' */
 /**
  * `codes` without modifiers; `shift` needs Shift. `own`: a focused button keeps this key for itself.
  * @typedef {{codes: string[], shift?: boolean, group: 'time'|'picture'|'screen', text: string, run: (code: string, repeat: boolean) => void, click?: (() => void)|null, named?: string}} Binding

@@ -5,10 +5,10 @@ import * as selectors from '../core/selectors.js';
 import { Timeline } from '../core/timeline.js';
 import { strings } from '../strings/main.js';
 import { byId, setText } from '../ui/dom.js';
+import { fill } from '../ui/format.js';
 import { Palette } from '../ui/palette.js';
 import { Popover } from '../ui/popover.js';
 import { Ui } from '../ui/store.js';
-import { fill } from '../ui/text.js';
 import { Actions } from './actions.js';
 import { Address } from './address.js';
 import { CaptionBar } from './caption-bar.js';
@@ -22,8 +22,7 @@ import { Takeover } from './takeover.js';
 import { Tape } from './tape.js';
 import { Banner, TopBar } from './topbar.js';
 import { Transport } from './transport.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
+/** @import { Ctx } from '../core/types.d.ts' */
 
 /** Milliseconds of a frame that may go into folding ahead. */
 const FOLD_MS = 4;

@@ -1,7 +1,7 @@
 /** Marks of rare events on the timeline: each kind has a form of its own, and a colour that is not needed to tell it. */
 
 /** @typedef {import('../core/log.js').Mark['kind']} MarkKind */
-/** @typedef {import('../ui/palette.js').Palette} Palette */
+/** @import { Palette } from '../ui/palette.js' */
 
 /** From common to rare: the rarer one is drawn on top. @type {MarkKind[]} */
 const ORDER = ['hit', 'finish', 'window', 'forgotten', 'reset', 'eviction', 'fork', 'copy', 'preemption', 'differs'];

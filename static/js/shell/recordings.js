@@ -1,8 +1,8 @@
 /** Saving, opening and listing recordings. */
+import { reasonOf } from '../ui/ask.js';
 import { h, replace } from '../ui/dom.js';
-import { bytes, fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
+import { bytes, fill } from '../ui/format.js';
+/** @import { Ctx } from '../core/types.d.ts' */
 
 /** @param {Ctx} ctx @param {(session: string|null) => void} openSession */
 export function recordingsPart(ctx, openSession) {
@@ -44,7 +44,7 @@ export function recordingsPart(ctx, openSession) {
       if (!response.ok) throw new Error(body.message ?? String(response.status));
       openSession(body.session_id);
     } catch (error) {
-      replace(message, fill(text.uploadFailed, { message: error instanceof Error ? error.message : String(error) }));
+      replace(message, fill(text.uploadFailed, { message: reasonOf(error) }));
     }
     file.value = '';
   }

@@ -1,9 +1,8 @@
 /** The settings of a run: sizes of the cache, and how many requests share it. Another choice needs a new log. */
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
-
-/** @typedef {import('../core/types.d.ts').Header} Header */
-/** @typedef {import('./fields.js').Fields} Fields */
+/** @import { Header } from '../core/types.d.ts' */
+/** @import { Fields } from './fields.js' */
 
 const text = strings.drawer;
 

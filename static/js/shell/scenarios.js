@@ -1,9 +1,7 @@
 /** The named scenarios: live, the engine runs one in a new log; otherwise its recording is opened, where there is one. */
 import { strings } from '../strings/main.js';
 import { h, setText } from '../ui/dom.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').LensName} LensName */
+/** @import { Ctx, LensName } from '../core/types.d.ts' */
 /** @typedef {keyof typeof strings.drawer.scenario} ScenarioName */
 /** @typedef {{id: string, session_id: string}} Recording */
 
@@ -15,7 +13,7 @@ export const SCENARIOS = {
 const NAMES = /** @type {ScenarioName[]} */ (Object.keys(SCENARIOS));
 
 /** @param {readonly Recording[]} recordings @param {string} name @returns {Recording|undefined} the one whose id contains the name */
-export function recordingOf(recordings, name) {
+function recordingOf(recordings, name) {
   return recordings.find(({ id }) => id.replaceAll('-', '_').includes(name));
 }
 

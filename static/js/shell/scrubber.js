@@ -3,12 +3,10 @@ import { CUT_SPEED, layerAt } from '../core/phases.js';
 import { SPEEDS } from '../core/timeline.js';
 import { pixelRatio } from '../ui/canvas.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
+import { fill } from '../ui/format.js';
 import { drawMark, rankOf } from './marks.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./actions.js').Actions} Actions */
+/** @import { Ctx, Scene } from '../core/types.d.ts' */
+/** @import { Actions } from './actions.js' */
 
 const MAX_TICK_PX = 30;
 const MARKS_PX = 12;

@@ -2,9 +2,8 @@
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
 import { tokenText } from '../ui/token.js';
-
-/** @typedef {import('../ui/text.js').Segment} Segment */
-/** @typedef {import('../ui/store.js').Ui} Ui */
+/** @import { Segment } from '../ui/text.js' */
+/** @import { Ui } from '../ui/store.js' */
 
 /** @param {Segment[]} parts @param {Ui} ui @param {(anchor: HTMLElement, term: string) => void} explain @returns {Node[]} */
 export function sentence(parts, ui, explain) {

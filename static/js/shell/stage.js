@@ -1,12 +1,8 @@
 /** The stage holds one lens at a time, loads it when it is first wanted, and tells it what moved. */
+import { reasonOf } from '../ui/ask.js';
 import { h, replace, setText } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Lens} Lens */
-/** @typedef {import('../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('../core/types.d.ts').LensName} LensName */
+import { fill } from '../ui/format.js';
+/** @import { Ctx, Scene, Lens, Dirty, LensName } from '../core/types.d.ts' */
 
 /** @type {Record<LensName, () => Promise<{create: import('../core/types.d.ts').CreateLens}>>} */
 const LOADERS = {
@@ -99,7 +95,7 @@ export class Stage {
   /** @param {LensName} name @param {unknown} error */
   #say(name, error) {
     const { strings } = this.ctx;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = reasonOf(error);
     replace(this.root, h('p', { class: 'alert stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
   }
 

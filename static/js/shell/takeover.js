@@ -3,10 +3,8 @@
  * step, when enough has been shown, and never under a person's hand.
  */
 
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Status} Status */
-/** @typedef {import('./transport.js').Transport} Transport */
+/** @import { Ctx, Scene, Status } from '../core/types.d.ts' */
+/** @import { Transport } from './transport.js' */
 
 /** A hand that moved so lately is still there. */
 const HAND_MS = 10000;

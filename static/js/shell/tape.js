@@ -5,14 +5,12 @@
 import { phasesOf, within } from '../core/phases.js';
 import { shownRequest } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { fill, percent } from '../ui/format.js';
 import { sameSelection } from '../ui/store.js';
-import { fill, percent, quoted } from '../ui/text.js';
+import { quoted } from '../ui/text.js';
 import { MAX_CHARS, tokenText } from '../ui/token.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../ui/popover.js').Popover} Popover */
+/** @import { Ctx, Scene, Request } from '../core/types.d.ts' */
+/** @import { Popover } from '../ui/popover.js' */
 
 const MIN_CHIP_PX = 24;
 const CHIP_PADDING_PX = 14;

@@ -1,14 +1,11 @@
 /** Name, lens tabs, model chip, state chip with the proof badge, and the chip that offers the live model. */
 import { hasNoModel, shortDtype } from '../core/selectors.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
+import { bytes, count, fill } from '../ui/format.js';
 import { LENSES } from '../ui/store.js';
-import { bytes, count, fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../core/types.d.ts').Status} Status */
-/** @typedef {import('../ui/popover.js').Popover} Popover */
-/** @typedef {import('./actions.js').Actions} Actions */
+/** @import { Ctx, Scene, Status } from '../core/types.d.ts' */
+/** @import { Popover } from '../ui/popover.js' */
+/** @import { Actions } from './actions.js' */
 
 export class TopBar {
   /** @param {HTMLElement} root @param {Ctx} ctx @param {Actions} actions @param {Popover} popover @param {() => void} goLive */

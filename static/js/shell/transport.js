@@ -4,11 +4,8 @@
  * times faster than a websocket; what the socket brings meanwhile waits.
  */
 import { emitter } from '../core/emitter.js';
-
-/** @typedef {import('../core/log.js').Log} Log */
-/** @typedef {import('../core/types.d.ts').Command} Command */
-/** @typedef {import('../core/types.d.ts').Status} Status */
-/** @typedef {import('../core/types.d.ts').Pack} Pack */
+/** @import { Log } from '../core/log.js' */
+/** @import { Command, Status } from '../core/types.d.ts' */
 
 const FIRST_WAIT_MS = 400;
 const MAX_WAIT_MS = 8000;

@@ -1,12 +1,8 @@
 /** The real K and V of one entry: one row per KV head, one cell per dimension, each in the hue of its half. */
 import { placeOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
-import { fill } from '../ui/text.js';
-
-/** @typedef {import('../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../core/types.d.ts').Request} Request */
-/** @typedef {import('../core/types.d.ts').Pack} Pack */
-/** @typedef {import('../ui/palette.js').Rgb} Rgb */
+import { fill } from '../ui/format.js';
+/** @import { Ctx, Request, Pack } from '../core/types.d.ts' */
 
 const ROW_PX = 12;
 

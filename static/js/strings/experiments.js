@@ -1,7 +1,7 @@
 /** Texts of the two experiments, in the shape of main.js: `{name}` is filled in. A translation is another file of it. */
 
 export const experiments = {
-  units: { bytes: ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], ms: '{n} ms', s: '{n} s', us: '{n} µs', perSecond: '{n}/s' },
+  units: { ms: '{n} ms', s: '{n} s', us: '{n} µs', perSecond: '{n}/s' },
 
   bandwidth: {
     title: 'How fast can it write at most?',

@@ -1,5 +1,6 @@
 /** `api/traces`: what there is, files, and studies with their progress. Errors are sentences. */
 import { traces as t } from '../strings/traces.js';
+import { ask } from '../ui/ask.js';
 
 /**
  * Columns of one policy over capacities.
@@ -11,38 +12,24 @@ import { traces as t } from '../strings/traces.js';
  * @typedef {{generated: Generated[], models: {model_id: string, name: string}[], dtypes: string[], limits: {bytes: number, references: number, capacity: number, seed: number}}} Overview
  */
 
-/** @param {string} path @param {RequestInit} [options] @returns {Promise<any>} */
-async function ask(path, options = {}) {
-  /** @type {Response} */
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
-    throw new Error(t.unreachable);
-  }
-  const answer = await response.json().catch(() => null);
-  if (!response.ok || answer === null) throw new Error(answer?.message ?? t.unreachable);
-  return answer;
-}
-
 /** @returns {Promise<Overview>} */
 export function overview() {
-  return ask('api/traces');
+  return ask('api/traces', t.unreachable);
 }
 
 /** @param {URLSearchParams} query @returns {Promise<Job>} */
 export function begin(query) {
-  return ask(`api/traces/jobs?${query}`, { method: 'POST' });
+  return ask(`api/traces/jobs?${query}`, t.unreachable, { method: 'POST' });
 }
 
 /** @param {string} id @param {AbortSignal} signal @returns {Promise<Job>} */
 export function state(id, signal) {
-  return ask(`api/traces/jobs/${id}`, { signal });
+  return ask(`api/traces/jobs/${id}`, t.unreachable, { signal });
 }
 
 /** @param {string} id @returns {Promise<Job>} */
 export function cancel(id) {
-  return ask(`api/traces/jobs/${id}`, { method: 'DELETE' });
+  return ask(`api/traces/jobs/${id}`, t.unreachable, { method: 'DELETE' });
 }
 
 /**

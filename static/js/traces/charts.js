@@ -1,14 +1,12 @@
 /** The three charts of the page `traces`: hit rate over capacity, hits over time, reuse distances. */
 import { traces as t } from '../strings/traces.js';
+import { count, fill } from '../ui/format.js';
 import { Plot } from '../ui/plot.js';
-import { count, fill } from '../ui/text.js';
 import { cacheOf, leading, nameOf, named, rate } from './text.js';
-
-/** @typedef {import('./api.js').Job} Job */
-/** @typedef {import('./api.js').Summary} Summary */
+/** @import { Job, Summary } from './api.js' */
 
 /** How a policy is drawn: by colour, dash and mark. @type {Record<string, {color: string, dash: string, symbol: string, width: number}>} */
-export const STYLE = {
+const STYLE = {
   lru: { color: 'var(--ink)', dash: 'solid', symbol: 'circle', width: 3 },
   fifo: { color: 'var(--lane-1)', dash: 'dash', symbol: 'square', width: 2 },
   lfu: { color: 'var(--lane-2)', dash: 'dashdot', symbol: 'diamond', width: 2 },

@@ -1,12 +1,11 @@
 /** What is asked of a trace, as a form. It writes `asked` and says when that changed; what is typed badly is told at once. */
 import { traces as t } from '../strings/traces.js';
 import { h, replace } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { bytes, count, fill } from '../ui/format.js';
 import { MAX_PREFILL, POLICIES, natural } from './state.js';
-import { cacheOf, nameOf, size } from './text.js';
-
-/** @typedef {import('./state.js').Asked} Asked */
-/** @typedef {import('./api.js').Overview} Overview */
+import { cacheOf, nameOf } from './text.js';
+/** @import { Asked } from './state.js' */
+/** @import { Overview } from './api.js' */
 
 const SLIDER = 1000;
 const SMALLEST_SHARE = 512;
@@ -48,7 +47,7 @@ export class Form {
     this.fileRadio = fileRadio;
     const drop = h('div', { class: 'cluster traces-drop' },
       h('label', { class: 'secondary traces-choose', for: 'trace-file' }, t.choose), this.fileInput,
-      h('p', { class: 'hint' }, fill(t.drop, { bytes: size(this.overview.limits.bytes) })));
+      h('p', { class: 'hint' }, fill(t.drop, { bytes: bytes(this.overview.limits.bytes) })));
     for (const type of ['dragover', 'dragleave', 'drop']) {
       document.addEventListener(type, (event) => this.#drag(/** @type {DragEvent} */ (event), drop));
     }
@@ -142,7 +141,7 @@ export class Form {
   #files(files) {
     const file = files?.[0];
     if (!file) return;
-    if (file.size > this.overview.limits.bytes) this.tell(fill(t.tooLarge, { name: file.name, bytes: size(file.size), limit: size(this.overview.limits.bytes) }), true);
+    if (file.size > this.overview.limits.bytes) this.tell(fill(t.tooLarge, { name: file.name, bytes: bytes(file.size), limit: bytes(this.overview.limits.bytes) }), true);
     else this.on.file(file);
     if (this.fileInput) this.fileInput.value = '';
   }

@@ -1,12 +1,12 @@
 /** What a study found: the figure, the charts and the table of policies. */
 import { traces as t } from '../strings/traces.js';
 import { h, replace } from '../ui/dom.js';
-import { count, fill } from '../ui/text.js';
+import { count, fill } from '../ui/format.js';
+import { rowOf, tableParts } from '../ui/table.js';
 import { Charts } from './charts.js';
 import { cacheOf, leading, nameOf, rate, span } from './text.js';
-
-/** @typedef {import('./api.js').Job} Job */
-/** @typedef {import('./state.js').Asked} Asked */
+/** @import { Job } from './api.js' */
+/** @import { Asked } from './state.js' */
 /** What the trace and the cache are called, and how much the cache holds. @typedef {{title: string, cache: string, holding: string}} Names */
 
 export class Found {
@@ -81,10 +81,9 @@ export class Found {
     const row = (/** @type {string} */ policy) => {
       const point = job.points[policy];
       const cells = point ? [rate(point.hit_rate), span(point.hit_tokens / asked.prefill), count(point.hit_tokens), count(point.hit_blocks), count(point.evictions)] : Array(5).fill(t.pending);
-      return h('tr', {}, h('th', { scope: 'row' }, h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)), cells.map((text) => h('td', {}, text)));
+      return rowOf([h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)], ...cells);
     };
-    replace(this.table, h('table', { class: 'figures-table' }, h('caption', {}, fill(t.table, { blocks: cacheOf(capacity) })),
-      h('thead', {}, h('tr', {}, Object.values(t.columns).map((text) => h('th', { scope: 'col' }, text)))), h('tbody', {}, asked.policies.map(row))));
+    replace(this.table, h('table', { class: 'figures-table' }, tableParts(fill(t.table, { blocks: cacheOf(capacity) }), Object.values(t.columns), asked.policies.map(row))));
   }
 }
 

@@ -1,13 +1,14 @@
 /** The page `traces`: what is asked, the study on the server, what it found; all of it in the address. */
 import { traces as t } from '../strings/traces.js';
+import { reasonOf } from '../ui/ask.js';
 import { byId } from '../ui/dom.js';
+import { bytes, fill } from '../ui/format.js';
 import { pageLooks } from '../ui/page-looks.js';
-import { fill } from '../ui/text.js';
 import * as api from './api.js';
 import { Form } from './form.js';
 import { Found } from './found.js';
 import { askedOf, jobQuery, saveAsked } from './state.js';
-import { cacheOf, leading, nameOf, rate, size } from './text.js';
+import { cacheOf, leading, nameOf, rate } from './text.js';
 
 const POLL_MS = 200;
 const UPLOAD_SHARE = 0.999;
@@ -61,7 +62,7 @@ class Page {
     } catch (error) {
       if (turn !== this.turn) return;
       this.form.run(null);
-      this.form.tell(error instanceof Error ? error.message : String(error), true);
+      this.form.tell(reasonOf(error), true);
     }
   }
 
@@ -100,7 +101,7 @@ class Page {
   /** @param {File} file */
   async send(file) {
     this.turn++;
-    const name = fill(t.sent, { name: file.name, bytes: size(file.size) });
+    const name = fill(t.sent, { name: file.name, bytes: bytes(file.size) });
     this.form.tell(fill(t.sending, { name }));
     this.form.run(0);
     try {
@@ -109,7 +110,7 @@ class Page {
       await this.run();
     } catch (error) {
       this.form.run(null);
-      this.form.tell(error instanceof Error ? error.message : String(error), true);
+      this.form.tell(reasonOf(error), true);
     }
   }
 }

@@ -1,6 +1,6 @@
 /** Figures of the page `traces` as words. Pure. */
 import { traces as t } from '../strings/traces.js';
-import { count, fill } from '../ui/text.js';
+import { count, fill } from '../ui/format.js';
 
 const MINUTE = 60;
 const HOUR = 3600;
@@ -24,14 +24,6 @@ export function span(seconds) {
   const minutes = Math.round(seconds / MINUTE);
   if (seconds < 3 * DAY) return fill(t.time.h, { h: Math.floor(minutes / 60), min: minutes % 60 });
   return fill(t.time.days, { n: count(seconds / DAY) });
-}
-
-/** 62 MiB. @param {number} bytes @returns {string} */
-export function size(bytes) {
-  for (const [unit, factor] of /** @type {[string, number][]} */ ([['MiB', 2 ** 20], ['KiB', 1024]])) {
-    if (bytes >= factor) return `${Number((bytes / factor).toPrecision(3))} ${unit}`;
-  }
-  return `${bytes} B`;
 }
 
 /** Policies that were asked for, as words. @param {string[]} policies @returns {string} */

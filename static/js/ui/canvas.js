@@ -302,7 +302,7 @@ export function lerp(from, to, t) {
 }
 
 /** Slow, fast, slow. @param {number} t 0-1 @returns {number} */
-export function ease(t) {
+function ease(t) {
   const x = clamp(t, 0, 1);
   return x * x * (3 - 2 * x);
 }

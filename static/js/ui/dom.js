@@ -55,6 +55,13 @@ export function replace(element, ...children) {
   append(element, children);
 }
 
+/** The same; a button that had the focus gives it to the one in its place. @param {Element} element @param {...(Child|Child[])} children */
+export function replaceButtons(element, ...children) {
+  const at = [...element.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
+  replace(element, ...children);
+  element.querySelectorAll('button')[at]?.focus({ preventScroll: true });
+}
+
 /** Set text only when it differs. @param {Node} node @param {string} text */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -1,8 +1,8 @@
 /** Theme and projector of the pages beside the main one: the same choice, kept in the same place, changed by button or key. */
 import { pagesTexts as t } from '../strings/page-looks.js';
 import { byId, h, setText } from './dom.js';
+import { fill } from './format.js';
 import { THEMES, Ui } from './store.js';
-import { fill } from './text.js';
 
 /** Applies what was chosen before and puts the controls into the bar. @returns {Ui} */
 export function pageLooks() {

@@ -11,7 +11,7 @@ const NUM_MAGNITUDE_STOPS = 9;
  * @param {string} text `#rgb`, `#rrggbb`, `rgb(r g b / a)` or `rgb(r, g, b)`
  * @returns {Rgb}
  */
-export function parseColor(text) {
+function parseColor(text) {
   const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(text.trim());
   if (hex) {
     const digits = hex[1].length === 3 ? [...hex[1]].map((digit) => digit + digit).join('') : hex[1];
@@ -24,7 +24,7 @@ export function parseColor(text) {
 }
 
 /** @param {Rgb} rgb @returns {number} relative luminance, WCAG 2 */
-export function luminance(rgb) {
+function luminance(rgb) {
   const [r, g, b] = rgb.map((channel) => {
     const c = channel / 255;
     return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

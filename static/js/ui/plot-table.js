@@ -1,14 +1,15 @@
 /** The numbers of a chart as a table, as CSV and as JSON, and saving files. */
 import { plotTexts as t } from '../strings/plot.js';
 import { h } from './dom.js';
-import { fill } from './text.js';
+import { fill } from './format.js';
+import { rowOf, tableParts } from './table.js';
 
 /** @typedef {string|number|null} Cell */
 /** `rows` may be a function, called when the numbers are wanted. `cell` says how a cell reads in the table; files have the values.
  * @typedef {{caption: string, headers: string[], rows: Cell[][] | (() => Cell[][]), cell?: (value: Cell, column: number) => string}} Numbers */
 
 /** More rows than this are thinned on the page; files have all. */
-export const MAX_TABLE_ROWS = 200;
+const MAX_TABLE_ROWS = 200;
 const RELEASE_MS = 10000;
 
 /** @param {Numbers} numbers @returns {Cell[][]} */
@@ -23,13 +24,11 @@ export function tableElement(numbers) {
   const cell = numbers.cell ?? ((value) => (value === null ? '' : String(value)));
   const note = rows.length < all.length ? ` ${fill(t.tableNote, { shown: rows.length, all: all.length })}` : '';
   return h('div', { class: 'plot-table', tabindex: '0', role: 'region', 'aria-label': numbers.caption }, h('table', {},
-    h('caption', {}, numbers.caption + note),
-    h('thead', {}, h('tr', {}, numbers.headers.map((text) => h('th', { scope: 'col' }, text)))),
-    h('tbody', {}, rows.map((row) => h('tr', {}, row.map((value, column) => h(column === 0 ? 'th' : 'td', { scope: column === 0 ? 'row' : null }, cell(value, column))))))));
+    tableParts(numbers.caption + note, numbers.headers, rows.map((row) => rowOf(.../** @type {[string]} */ (row.map(cell)))))));
 }
 
 /** At most `most` of them, evenly spaced, the last one among them. @template T @param {T[]} rows @param {number} most @returns {T[]} */
-export function thinned(rows, most) {
+function thinned(rows, most) {
   if (rows.length <= most) return rows;
   return Array.from({ length: most }, (_, index) => rows[Math.round(((index + 1) * rows.length) / most) - 1]);
 }

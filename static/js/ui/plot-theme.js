@@ -4,8 +4,7 @@
  */
 import { plotTexts } from '../strings/plot.js';
 import { css } from './palette.js';
-
-/** @typedef {import('./palette.js').Palette} Palette */
+/** @import { Palette } from './palette.js' */
 /** @typedef {Record<string, any>} Parts a trace or a layout of plotly */
 
 const NAMED = /^var\(--([\w-]+)\)(?:\/(0?\.\d+|1))?$/;
@@ -15,7 +14,7 @@ const UNIT = 1024;
 const MAX_DIGITS = 4;
 
 /** A text in which plotly finds no tag; line breaks stay. @param {string} text @returns {string} */
-export function plainText(text) {
+function plainText(text) {
   return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/\n/g, '<br>');
 }
 

@@ -10,14 +10,14 @@
  * KiB, MiB, GiB. Nothing moves by itself, so reduced motion changes nothing.
  */
 import { plotTexts as t } from '../strings/plot.js';
+import { reasonOf } from './ask.js';
 import { h, replace } from './dom.js';
 import { Palette } from './palette.js';
 import { loadPlotly } from './plot-load.js';
 import { saveText, saveUrl, tableElement, toCsv, toJson } from './plot-table.js';
 import { axesOf, byteTicks, fullLayout, themed } from './plot-theme.js';
-
-/** @typedef {import('./plot-table.js').Numbers} Numbers */
-/** @typedef {import('./plot-theme.js').Parts} Parts */
+/** @import { Numbers } from './plot-table.js' */
+/** @import { Parts } from './plot-theme.js' */
 /** @typedef {'png'|'svg'|'csv'|'json'} Format */
 /** `label`: what the chart shows, in words. `file`: name of saved files, without an ending. `onZoom`: a person chose another part;
  * a long series may be drawn anew with more points of what is `shown`.
@@ -116,7 +116,7 @@ export class Plot {
       } while (this.#stale && !this.#gone);
     } catch (error) {
       this.#failed = true;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = reasonOf(error);
       this.message.hidden = false;
       replace(this.message, t.failed.replace('{reason}', reason), ' ', this.#button(t.again, () => this.#again()));
     } finally {

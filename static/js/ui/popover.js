@@ -1,7 +1,6 @@
 /** One small panel beside what it explains. Esc, a click elsewhere, or its own close button end it. */
 import { h, icon, PATHS, replace } from './dom.js';
-
-/** @typedef {import('./dom.js').Child} Child */
+/** @import { Child } from './dom.js' */
 
 const MARGIN_PX = 8;
 

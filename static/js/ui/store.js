@@ -3,11 +3,7 @@
  * a link. Lenses read it; the shell and its controls write it through `set`, `hover` and `pin`.
  */
 import { emitter } from '../core/emitter.js';
-
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
-/** @typedef {import('../core/types.d.ts').LensName} LensName */
-/** @typedef {import('../core/types.d.ts').CacheView} CacheView */
-/** @typedef {import('../core/types.d.ts').ThemeChoice} ThemeChoice */
+/** @import { Selection, LensName, CacheView, ThemeChoice } from '../core/types.d.ts' */
 
 /** @type {LensName[]} */
 export const LENSES = ['cache', 'attention', 'pages', 'batch', 'memory', 'compare'];

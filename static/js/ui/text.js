@@ -1,8 +1,7 @@
-/** From catalogue texts to what is shown: filling in, numbers with units, and how a token reads. */
-import { strings } from '../strings/main.js';
-
-/** @typedef {import('../core/events.d.ts').Piece} Piece */
-/** @typedef {import('../core/types.d.ts').Selection} Selection */
+/** Sentences whose parts mean something, and how a token reads. */
+import { count } from './format.js';
+/** @import { Piece } from '../core/events.d.ts' */
+/** @import { Selection } from '../core/types.d.ts' */
 
 /**
  * A part of a sentence: plain text, or text that means something.
@@ -11,11 +10,6 @@ import { strings } from '../strings/main.js';
 
 const K = /** @type {Segment} */ ({ text: 'K', kind: 'k' });
 const V = /** @type {Segment} */ ({ text: 'V', kind: 'v' });
-
-/** Fill in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
-export function fill(template, values = {}) {
-  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole));
-}
 
 /** Fill in a text, as segments. @param {string} template @param {Record<string, string|number|Segment|Segment[]>} [values] @returns {Segment[]} */
 export function segments(template, values = {}) {
@@ -42,41 +36,6 @@ export function segments(template, values = {}) {
 /** @param {Segment[]} parts @returns {string} */
 export function plain(parts) {
   return parts.map((part) => (typeof part === 'string' ? part : part.text)).join('');
-}
-
-/** 46,080. @param {number} n @returns {string} */
-export function count(n) {
-  return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
-}
-
-/** 3.21 MiB. @param {number} n @returns {string} */
-export function bytes(n) {
-  const { units } = strings;
-  if (n < 1024) return `${count(n)} ${units.B}`;
-  const steps = /** @type {const} */ (['KiB', 'MiB', 'GiB']);
-  let value = n / 1024;
-  let unit = 0;
-  while (value >= 1024 && unit < steps.length - 1) {
-    value /= 1024;
-    unit++;
-  }
-  const text = value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
-  return `${text} ${units[steps[unit]]}`;
-}
-
-/** 74 ms, 1.8 s. @param {number} ms @returns {string} */
-export function duration(ms) {
-  const { units } = strings;
-  if (ms >= 10000) return `${(ms / 1000).toFixed(0)} ${units.s}`;
-  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} ${units.s}`;
-  return `${ms >= 10 ? ms.toFixed(0) : ms.toFixed(1)} ${units.ms}`;
-}
-
-/** 41 %, 0.3 %. @param {number} share 0-1 @returns {string} */
-export function percent(share) {
-  const value = share * 100;
-  if (value > 0 && value < 0.05) return '< 0.1 %';
-  return `${value >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`;
 }
 
 /** How a token reads where a space is a mark and a line break a sign: `␣` stands for a leading space.

@@ -1,8 +1,7 @@
 /** A token as an element: chips on the tape and tokens inside tables read the same. */
 import { h } from './dom.js';
 import { clip, readable } from './text.js';
-
-/** @typedef {import('../core/events.d.ts').Piece} Piece */
+/** @import { Piece } from '../core/events.d.ts' */
 
 export const MAX_CHARS = 28;
 

@@ -1,12 +1,12 @@
 /** The controls above the attention lens: what the model shares, layer and head, one row or the triangle, hide the sink. */
 import { h, icon, PATHS, setText } from '../../ui/dom.js';
-import { fill, quoted } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { sinkToggle } from '../cache/controls.js';
 import { texts } from '../shared/texts.js';
 import { numKvHeads } from './layout.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { CachePicture } from '../cache/picture.js' */
 
 export class AttentionControls {
   /** @param {Ctx} ctx @param {(mode: 'row'|'triangle') => void} setMode */

@@ -1,15 +1,12 @@
 /** The marks of the attention lens: KV heads with their brackets, query chips, rows of bars, the axis. */
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { drawBars } from '../shared/opened-row.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./layout.js').AttentionSpace} AttentionSpace */
-/** @typedef {import('./layout.js').Bracket} Bracket */
-/** @typedef {import('./layout.js').HeadRow} HeadRow */
-/** @typedef {import('../cache/columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('../shared/opened-row.js').Bar} Bar */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { AttentionSpace, Bracket, HeadRow } from './layout.js' */
+/** @import { ColumnEdges } from '../cache/columns.js' */
+/** @import { Bar } from '../shared/opened-row.js' */
 
 /** KV heads at the left, one box for all the query heads that share it.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {AttentionSpace} space
@@ -63,7 +60,7 @@ function lines(context, palette, space, rows, x, y, height) {
 }
 
 /** Height at which the chip of a row stands. @param {HeadRow} row @returns {number} */
-export function middleOf(row) {
+function middleOf(row) {
   return row.open ? row.base - Math.min(row.height / 2, 16) : row.top + row.height / 2;
 }
 

@@ -1,7 +1,7 @@
 /** Draws the rows of the attention lens at one progress. */
 import { layerAt, phasesOf, progressOfLayer } from '../../core/phases.js';
 import { clamp, fitText, lerp, span, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { chipsOf } from '../cache/chips.js';
 import { drawBoundaries, drawChips } from '../cache/grid.js';
 import { edgesAt } from '../cache/picture.js';
@@ -11,16 +11,13 @@ import { texts } from '../shared/texts.js';
 import { tokenName } from '../shared/token-name.js';
 import { drawBrackets, drawHeadRow, drawPositions, drawQueryChip, drawTop } from './draw.js';
 import { layoutHeads, numKvHeads } from './layout.js';
-
-/** @typedef {import('../../ui/canvas.js').CanvasStack} CanvasStack */
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
-/** @typedef {import('./layout.js').AttentionSpace} AttentionSpace */
-/** @typedef {import('./layout.js').HeadRow} HeadRow */
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
-/** @typedef {import('../cache/columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('../shared/frame-rows.js').WeightRow} WeightRow */
+/** @import { CanvasStack } from '../../ui/canvas.js' */
+/** @import { Ctx, Pack } from '../../core/types.d.ts' */
+/** @import { AttentionSpace, HeadRow } from './layout.js' */
+/** @import { BlockHistory } from '../shared/block-history.js' */
+/** @import { CachePicture } from '../cache/picture.js' */
+/** @import { ColumnEdges } from '../cache/columns.js' */
+/** @import { WeightRow } from '../shared/frame-rows.js' */
 
 const NUM_LABELS = 5;
 const SINK_SHARE = 0.15;
@@ -265,4 +262,3 @@ export class AttentionFrame {
     context.strokeRect(Math.round(x) - 1, row.top + 1, Math.round(width) + 2, row.height - 1);
   }
 }
-

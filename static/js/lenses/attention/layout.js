@@ -1,8 +1,7 @@
 /** Where the query heads stand from top to bottom, grouped by the KV head that they share. Pure. */
 
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
-/** @typedef {import('../../core/types.d.ts').ModelHeader} ModelHeader */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { LayerGeometry, ModelHeader } from '../../core/types.d.ts' */
 
 /**
  * One row of bars. `head` null is the mean over heads.

@@ -1,12 +1,11 @@
 /** The arithmetic of one weight: q·k, the model's own scaling and soft cap, softmax. Figures come from frames alone. */
-import { fill, percent, quoted } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./arithmetic.js').Arithmetic} Arithmetic */
-/** @typedef {import('./arithmetic.js').Term} Term */
-/** @typedef {import('./frame.js').AttentionFrame} AttentionFrame */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { Arithmetic, Term } from './arithmetic.js' */
+/** @import { AttentionFrame } from './frame.js' */
+/** @import { CachePicture } from '../cache/picture.js' */
 
 export class Scores {
   /** @param {Ctx} ctx */

@@ -1,16 +1,14 @@
 /** The triangle of a prefill step on the stage: asked for, painted once, with its legend and what the pointer meets. */
 import { fitText, useFont } from '../../ui/canvas.js';
-import { fill, percent, quoted } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { tokenName } from '../shared/token-name.js';
 import { drawTriangle, paintTriangle, readTriangle, triangleAt, triangleSpace, TRIANGLE_HIGH, TRIANGLE_LOW } from './triangle.js';
-
-/** @typedef {import('../../ui/canvas.js').Bitmap} Bitmap */
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
-/** @typedef {import('../cache/picture.js').CachePicture} CachePicture */
-/** @typedef {import('./triangle.js').Triangle} Triangle */
-/** @typedef {import('./triangle.js').TriangleSpace} TriangleSpace */
+/** @import { Bitmap } from '../../ui/canvas.js' */
+/** @import { Ctx, Pack } from '../../core/types.d.ts' */
+/** @import { CachePicture } from '../cache/picture.js' */
+/** @import { Triangle, TriangleSpace } from './triangle.js' */
 
 export class TriangleView {
   /** @type {Triangle|null} */

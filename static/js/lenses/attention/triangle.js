@@ -1,9 +1,8 @@
 /** The whole triangle of a prefill step: every query of the step against every key, one head, on a logarithmic scale. */
 import { Bitmap, fitText, textWidth, useFont } from '../../ui/canvas.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Pack } from '../../core/types.d.ts' */
 
 /** Ends of the scale. */
 export const TRIANGLE_LOW = 0.001;
@@ -108,4 +107,3 @@ export function triangleAt(space, triangle, x, y) {
   if (column < 0 || query < 0 || column >= triangle.numColumns || query >= triangle.numQueries) return null;
   return column * triangle.bin <= triangle.start + query ? { query, column } : null;
 }
-

@@ -1,17 +1,14 @@
 /** Below the rows, over the same columns: tokens of each step against the budget, and how full the pool is. */
 import { hatch, textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
 import { fillHue } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchStep} BatchStep */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
-/** @typedef {import('./space.js').StepColumns} StepColumns */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { BatchModel, BatchStep } from './model.js' */
+/** @import { BatchSpace, StepColumns } from './space.js' */
 
 /** The step that stands for a column: the one that computed most. @param {BatchModel} model @param {StepColumns} columns @param {number} column @returns {BatchStep|null} */
-export function fullest(model, columns, column) {
+function fullest(model, columns, column) {
   const [from, to] = columns.steps(column);
   /** @type {BatchStep|null} */
   let best = null;
@@ -26,7 +23,7 @@ export function fullest(model, columns, column) {
 const FAR = 2.5;
 
 /** @param {BatchModel} model @returns {{budget: number|null, most: number, far: boolean}} the budget, the top of the scale, and whether the budget lies beyond */
-export function budgetScale(model) {
+function budgetScale(model) {
   let most = 1;
   let budget = null;
   for (const step of model.steps) {

@@ -2,14 +2,10 @@
 import { hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { drawBadge, fillHue, hueOf, hueOutline } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./model.js').BatchState} BatchState */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
-/** @typedef {import('./space.js').StepColumns} StepColumns */
-/** @typedef {import('./latency.js').Latency} Latency */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { BatchModel, BatchRequest, BatchState } from './model.js' */
+/** @import { BatchSpace, StepColumns } from './space.js' */
+/** @import { Latency } from './latency.js' */
 
 /** Where several steps share a column, what is rare is shown. @type {BatchState[]} */
 const RARE_FIRST = ['preempted', 'swapped', 'prefill', 'held', 'decode', 'waiting'];
@@ -18,7 +14,7 @@ const RARE_FIRST = ['preempted', 'swapped', 'prefill', 'held', 'decode', 'waitin
 const WIDE_CELL = 9;
 
 /** @param {BatchModel} model @param {BatchRequest} request @param {StepColumns} columns @param {number} column @returns {BatchState} */
-export function columnState(model, request, columns, column) {
+function columnState(model, request, columns, column) {
   const [from, to] = columns.steps(column);
   if (from === to) return model.stateAt(request, from);
   let best = RARE_FIRST.length;
@@ -62,7 +58,7 @@ function badge(context, palette, request, space, top) {
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} id @param {BatchState} state
  * @param {number} x @param {number} y @param {number} width @param {number} height @param {number} cell width of one column
  */
-export function drawRun(context, palette, id, state, x, y, width, height, cell) {
+function drawRun(context, palette, id, state, x, y, width, height, cell) {
   const middle = y + height / 2;
   const mark = palette.px('mark');
   const gap = cell >= 5 ? 1 : 0;

@@ -4,12 +4,10 @@ import { drawAxis, drawBudget, drawPoolFill } from './charts.js';
 import { drawBranch, drawLatency, drawRow, latencyScales } from './draw.js';
 import { latencyOf } from './latency.js';
 import { batchSpace, StepColumns } from './space.js';
-
-/** @typedef {import('../../ui/canvas.js').CanvasStack} CanvasStack */
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
+/** @import { CanvasStack } from '../../ui/canvas.js' */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { BatchModel, BatchRequest } from './model.js' */
+/** @import { BatchSpace } from './space.js' */
 
 const VEIL = 0.55;
 /** A column of this width is outlined when it is the current one. */

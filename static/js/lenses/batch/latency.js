@@ -1,8 +1,6 @@
 /** Time to first token, times between tokens, and the cause of each spike: read out of the batch model. */
 
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./model.js').BatchStep} BatchStep */
+/** @import { BatchModel, BatchRequest, BatchStep } from './model.js' */
 
 /**
  * `preempted` (computed again: `numTokens`) or `swapped` (moved: `bytes`), for request `by` (`own`: for its own

@@ -2,10 +2,10 @@
  * The batch lens: requests over engine steps, what each step spent of its budget, how full the pool was, and how long
  * each request waited for its tokens, with the cause of the longest wait.
  */
-import { CanvasStack, SizeWatch, clamp } from '../../ui/canvas.js';
+import { CanvasStack, clamp } from '../../ui/canvas.js';
 import { h, replace, setText } from '../../ui/dom.js';
-import { fill, percent } from '../../ui/text.js';
-import { Tip } from '../../ui/tip.js';
+import { fill, percent } from '../../ui/format.js';
+import { LensShell } from '../shared/lens-shell.js';
 import { texts } from '../shared/texts.js';
 import { BatchFrame } from './frame.js';
 import { idleShare, latencyOf } from './latency.js';
@@ -13,13 +13,10 @@ import { batchLegend } from './legend.js';
 import { BatchModel } from './model.js';
 import { BatchRows, placesOf } from './rows.js';
 import { cellText, describeBatch, fillBatchTable, latencyText, poolText, stepText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { BatchRequest } from './model.js' */
 
 const t = texts.batch;
-const TABLE_MS = 800;
 const MAX_ROWS = 200;
 /** Steps without anybody stepping the engine take this share of the time before it is said. */
 const IDLE_SAID = 0.3;
@@ -29,31 +26,29 @@ export function create(root, ctx) {
   return new BatchLens(root, ctx);
 }
 
-class BatchLens {
+class BatchLens extends LensShell {
   /** The step that the scene shows, or shows the end of. */
   step = 0;
   position = 0;
   playing = false;
-  tableAt = 0;
   /** What the table was filled from. */
   told = '';
   /** Where the keyboard is. */
-  cursor = { row: 0, step: 0 };
+  place = { row: 0, step: 0 };
   /** @type {BatchRequest[]} */
   rows = [];
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    this.root = root;
-    this.ctx = ctx;
+    super(root, ctx, h('div', { class: 'column batch-body' }), { cursor: t.cursor, option: 'batch-cell', pages: false });
     this.model = new BatchModel(ctx.log);
     this.idleNote = h('span', { class: 'lens-note' });
     this.problem = h('span', { class: 'batch-problem', role: 'status' });
-    this.add = h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'prompt' }) } }, t.add);
+    this.add = this.drawerButton(t.add, 'prompt', 'lens-choice lens-toggle');
     this.head = h('div', { class: 'fine-note batch-head', 'aria-hidden': 'true' }, h('span', { class: 'batch-head-label' }, t.requests), h('span', { class: 'batch-head-first' }, t.first), h('span', { class: 'batch-head-rest' }, t.rest));
     this.rowBox = h('div', { class: 'batch-rows' });
     this.sticky = h('div', { class: 'batch-sticky' });
-    this.hint = h('div', { class: 'cluster note batch-hint', hidden: true }, h('span', {}, t.alone), h('button', { type: 'button', class: 'lens-choice lens-toggle', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios));
+    this.hint = h('div', { class: 'cluster note batch-hint', hidden: true }, h('span', {}, t.alone), this.drawerButton(t.scenarios, 'scenarios', 'lens-choice lens-toggle'));
     this.more = h('div', { class: 'small-note batch-more', 'aria-hidden': 'true', hidden: true });
     this.scroll = h('div', { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label }, this.sticky, this.rowBox, this.hint, this.more);
     this.poolLabel = h('div', { class: 'cluster fine-note batch-chart-label' });
@@ -63,35 +58,15 @@ class BatchLens {
     this.charts = h('div', { class: 'lens-canvas batch-charts' });
     this.stacks = { rows: new CanvasStack(this.sticky, ['rows', 'row-marks']), charts: new CanvasStack(this.charts, ['charts', 'chart-marks']) };
     this.charts.append(this.budgetLabel, this.poolLabel, this.hostLabel, this.now);
-    this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'batch-cell', 'aria-selected': 'false' });
-    this.cursorBox = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': t.cursor, 'aria-activedescendant': 'batch-cell' }, this.option);
-    this.empty = h('div', { class: 'column lens-empty', hidden: true });
-    this.body = h('div', { class: 'column batch-body' }, this.head, this.scroll, this.charts, this.cursorBox, this.empty);
-    this.table = h('table', {});
+    this.box.prepend(this.head, this.scroll, this.charts);
     const bar = h('div', { class: 'cluster fine-note lens-bar' }, batchLegend(), h('div', { class: 'cluster lens-bar-end' }, this.problem, this.idleNote, this.add));
-    root.append(bar, this.body, h('div', { class: 'visually-hidden' }, this.table));
-    this.tip = new Tip(this.body);
+    this.mount(bar, this.box);
     this.frame = new BatchFrame(this.model, ctx, this.stacks);
     this.list = new BatchRows(this.rowBox, ctx, (id) => this.#select(id), (message) => setText(this.problem, message));
-    this.sizes = [new SizeWatch(this.scroll, () => ctx.ui.changes.emit('ui')), new SizeWatch(this.body, () => ctx.ui.changes.emit('ui'))];
-    this.#listen();
-  }
-
-  #listen() {
-    const { scroll, charts, cursorBox } = this;
-    for (const box of [scroll, charts]) {
-      box.addEventListener('pointermove', (event) => this.#point(event));
-      box.addEventListener('pointerdown', (event) => this.#point(event));
-      box.addEventListener('pointerleave', () => this.#leave());
-      box.addEventListener('click', (event) => this.#click(event));
-    }
-    scroll.addEventListener('scroll', () => this.ctx.ui.changes.emit('ui'));
-    cursorBox.addEventListener('keydown', (event) => this.#key(event));
-    cursorBox.addEventListener('focus', () => this.#moveCursor(this.cursor.row, this.cursor.step || this.step));
-    cursorBox.addEventListener('blur', () => {
-      this.frame.focus = null;
-      this.#leave();
-    });
+    this.sizes.push(this.watch(this.scroll));
+    this.listen(this.scroll, this.charts);
+    for (const box of [this.scroll, this.charts]) box.addEventListener('pointerdown', (event) => this.point(event));
+    this.scroll.addEventListener('scroll', () => ctx.ui.changes.emit('ui'));
   }
 
   /** @param {Scene} scene */
@@ -106,7 +81,7 @@ class BatchLens {
     const all = [...model.requests.values()];
     this.rows = all.length > MAX_ROWS ? all.filter((request, index) => request.end === null || index >= all.length - MAX_ROWS).slice(-MAX_ROWS) : all;
     const numHost = header.pool.num_host_blocks ?? 0;
-    const space = this.frame.layout({ width: this.scroll.clientWidth, height: this.sizes[1].height }, this.rows, numHost);
+    const space = this.frame.layout({ width: this.scroll.clientWidth, height: this.size.height }, this.rows, numHost);
     const listens = header.capabilities.includes('commands');
     this.add.hidden = !listens;
     this.list.update(model, this.rows, space, listens);
@@ -117,11 +92,7 @@ class BatchLens {
     this.#moreBelow(space.rowHeight);
     this.#labels(numHost);
     this.#emptyState();
-    const now = performance.now();
-    if (!ctx.timeline.moving || now - this.tableAt > TABLE_MS) {
-      this.tableAt = now;
-      this.#tell();
-    }
+    this.tellInTime();
   }
 
   /** How many rows are below what is seen, whole or cut. @param {number} rowHeight */
@@ -167,20 +138,15 @@ class BatchLens {
   }
 
   #emptyState() {
-    const { empty, ctx, rows } = this;
-    const none = rows.length === 0;
-    this.hint.hidden = rows.length !== 1;
-    if (empty.hidden !== none) return;
-    empty.hidden = !none;
-    for (const part of [this.head, this.scroll, this.charts, this.cursorBox]) part.hidden = none;
-    if (none) {
-      replace(empty, h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), h('div', { class: 'cluster batch-empty-buttons' },
-        h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'scenarios' }) } }, t.scenarios),
-        h('button', { type: 'button', class: 'secondary', on: { click: () => ctx.ui.set({ drawerOpen: true, drawerAt: 'prompt' }) } }, t.emptyAction)));
-    }
+    const { length } = this.rows;
+    this.hint.hidden = length !== 1;
+    const changed = this.showEmpty(length === 0 ? 'none' : '', () => [h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), h('div', { class: 'cluster batch-empty-buttons' },
+      this.drawerButton(t.scenarios, 'scenarios'), this.drawerButton(t.emptyAction, 'prompt', 'secondary'))]);
+    if (changed) for (const part of [this.head, this.scroll, this.charts, this.cursor]) part.hidden = length === 0;
   }
 
-  #tell() {
+  /** @override */
+  tell() {
     const told = `${this.model.version}:${this.step}:${this.rows.length}`;
     if (told !== this.told) fillBatchTable(this.table, this.model, this.rows, this.step);
     this.told = told;
@@ -190,7 +156,7 @@ class BatchLens {
   /** @param {Scene} scene @returns {string} */
   describe(scene) {
     const pool = this.ctx.log.header?.pool;
-    this.#tell();
+    this.tell();
     return describeBatch(this.model, scene.step ? scene.step.step : scene.position, pool?.num_blocks ?? 0, pool?.num_host_blocks ?? 0);
   }
 
@@ -202,12 +168,12 @@ class BatchLens {
   /** @param {MouseEvent} event @returns {{row: number, step: number|null, part: 'rows'|'latency'|'budget'|'pool'|null}} */
   #hit(event) {
     const box = /** @type {HTMLElement} */ (event.currentTarget);
-    const area = box.getBoundingClientRect();
-    return this.frame.hit(event.clientX - area.left, event.clientY - area.top, box === this.charts ? null : this.scroll.scrollTop);
+    const { x, y } = this.at(event);
+    return this.frame.hit(x, y, box === this.charts ? null : this.scroll.scrollTop);
   }
 
-  /** @param {PointerEvent} event */
-  #point(event) {
+  /** @override @param {PointerEvent} event */
+  point(event) {
     const { row, step, part } = this.#hit(event);
     const over = /** @type {Element} */ (event.target).closest('button') !== null;
     const request = this.rows[row];
@@ -224,17 +190,18 @@ class BatchLens {
     else this.tip.hide();
   }
 
-  #leave() {
-    this.ctx.ui.hover(null);
-    this.tip.hide();
+  /** @override */
+  blur() {
+    this.frame.focus = null;
+    this.leave();
   }
 
-  /** @param {MouseEvent} event */
-  #click(event) {
+  /** @override @param {MouseEvent} event */
+  click(event) {
     if (/** @type {Element} */ (event.target).closest('button')) return;
     const { row, step } = this.#hit(event);
     if (step === null) return;
-    this.cursor = { row: Math.max(0, row), step };
+    this.place = { row: Math.max(0, row), step };
     this.#go(step, this.rows[row] ?? null);
   }
 
@@ -254,26 +221,20 @@ class BatchLens {
     else ui.pin({ kind: 'request', request: id });
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const { row, step } = this.cursor;
-    /** @type {Record<string, [number, number]>} */
-    const moves = { ArrowLeft: [row, step - 1], ArrowRight: [row, step + 1], ArrowUp: [row - 1, step], ArrowDown: [row + 1, step], Home: [row, 0], End: [row, Infinity] };
-    if (event.key in moves) this.#moveCursor(...moves[event.key]);
-    else if (event.key === 'Enter' && this.rows.length > 0) this.#go(step, this.rows[row] ?? null);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+  /** @override */
+  enter() {
+    if (this.rows.length === 0) return false;
+    this.#go(this.place.step, this.rows[this.place.row] ?? null);
   }
 
-  /** @param {number} row @param {number} step */
-  #moveCursor(row, step) {
-    const { model, frame } = this;
-    this.cursor = { row: clamp(row, 0, Math.max(0, this.rows.length - 1)), step: clamp(step, model.base + 1, Math.max(model.base + 1, model.headStep)) };
-    const request = this.rows[this.cursor.row];
-    frame.focus = this.cursor;
-    const top = this.cursor.row * (frame.space?.rowHeight ?? 0);
+  /** @override @param {number} columns steps @param {number} rows */
+  move(columns, rows) {
+    const { model, frame, place } = this;
+    const first = model.base + 1;
+    this.place = { row: clamp(place.row + rows, 0, Math.max(0, this.rows.length - 1)), step: clamp((place.step || this.step) + columns, first, Math.max(first, model.headStep)) };
+    const request = this.rows[this.place.row];
+    frame.focus = this.place;
+    const top = this.place.row * (frame.space?.rowHeight ?? 0);
     const bottom = top + (frame.space?.rowHeight ?? 0);
     if (top < this.scroll.scrollTop) this.scroll.scrollTop = top;
     else if (bottom > this.scroll.scrollTop + this.scroll.clientHeight) this.scroll.scrollTop = bottom - this.scroll.clientHeight;
@@ -283,16 +244,10 @@ class BatchLens {
   }
 
   #cursorValue() {
-    const request = this.rows[this.cursor.row];
+    const request = this.rows[this.place.row];
     const { pinned } = this.ctx.ui.selection;
-    this.option.setAttribute('aria-selected', String(request !== undefined && pinned?.kind === 'request' && pinned.request === request.id && this.cursor.step === this.position));
-    setText(this.option, request ? cellText(this.model, request, this.cursor.step || this.step) : t.empty);
-  }
-
-  destroy() {
-    for (const size of this.sizes) size.disconnect();
-    this.tip.remove();
-    this.root.replaceChildren();
+    this.option.setAttribute('aria-selected', String(request !== undefined && pinned?.kind === 'request' && pinned.request === request.id && this.place.step === this.position));
+    setText(this.option, request ? cellText(this.model, request, this.place.step || this.step) : t.empty);
   }
 }
 

@@ -3,12 +3,8 @@
  * stopped. It needs no world, so it is right whatever else the page understands.
  */
 import { letterOf } from '../../core/state.js';
-
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../core/events.d.ts').Chunk} Chunk */
-/** @typedef {import('../../core/events.d.ts').RequestPreempted} RequestPreempted */
-/** @typedef {import('../../core/events.d.ts').BlocksSwappedOut} BlocksSwappedOut */
-/** @typedef {import('../../core/events.d.ts').BlocksSwappedIn} BlocksSwappedIn */
+/** @import { Log } from '../../core/log.js' */
+/** @import { Chunk, RequestPreempted, BlocksSwappedOut, BlocksSwappedIn } from '../../core/events.d.ts' */
 /** @typedef {'finished'|'cancelled'|'failed'} EndState */
 /** @typedef {'none'|'waiting'|'prefill'|'decode'|'held'|'preempted'|'swapped'|EndState} BatchState */
 

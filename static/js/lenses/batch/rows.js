@@ -1,15 +1,14 @@
 /** The words and buttons of each row of the batch lens: the prompt, cancel, priority, and its times. */
 import { letterOf } from '../../core/state.js';
 import { h, icon, PATHS, setAttribute, setText } from '../../ui/dom.js';
-import { clip, fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { clip } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { latencyOf } from './latency.js';
 import { restText, time } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./space.js').BatchSpace} BatchSpace */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { BatchModel, BatchRequest } from './model.js' */
+/** @import { BatchSpace } from './space.js' */
 
 const t = texts.batch;
 const PLUS = 'M7 3h2v4h4v2H9v4H7V9H3V7h4z';

@@ -1,7 +1,6 @@
 /** Where everything stands in the batch lens: one grid of columns for the rows and for the charts below them. */
 import { clamp } from '../../ui/canvas.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
+/** @import { Palette } from '../../ui/palette.js' */
 
 /** `stepsWidth` from `x` on is where the steps stand; `latency` is where the strips stand, or null when they are a line of text.
  * @typedef {{wide: boolean, em: number, width: number, label: number, labelHeight: number, x: number, stepsWidth: number,

@@ -1,15 +1,13 @@
 /** The batch lens in words: what a request did in a step, what a step spent, why a token was late. */
 import { letterOf } from '../../core/state.js';
-import { h, replace } from '../../ui/dom.js';
-import { bytes, clip, count, duration, fill } from '../../ui/text.js';
+import { replace } from '../../ui/dom.js';
+import { bytes, count, duration, fill } from '../../ui/format.js';
+import { rowOf, tableParts } from '../../ui/table.js';
+import { clip } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { idleBefore, latencyOf } from './latency.js';
-
-/** @typedef {import('./model.js').BatchModel} BatchModel */
-/** @typedef {import('./model.js').BatchRequest} BatchRequest */
-/** @typedef {import('./model.js').BatchStep} BatchStep */
-/** @typedef {import('./latency.js').Cause} Cause */
-/** @typedef {import('./latency.js').Latency} Latency */
+/** @import { BatchModel, BatchRequest, BatchStep } from './model.js' */
+/** @import { Cause, Latency } from './latency.js' */
 
 const t = texts.batch;
 
@@ -19,7 +17,7 @@ export function time(us) {
 }
 
 /** @param {Cause} cause @param {'short'|'long'} [length] @returns {string} */
-export function causeText(cause, length = 'long') {
+function causeText(cause, length = 'long') {
   const words = t.cause;
   switch (cause.kind) {
     case 'preempted': return fill((cause.own ? words.preemptedOwn : words.preempted)[length], { by: letterOf(cause.by), n: count(cause.numTokens), step: cause.step, steps: steps(cause.numSteps) });
@@ -71,7 +69,7 @@ export function latencyText(latency) {
 }
 
 /** What a request did in a step. @param {BatchModel} model @param {BatchRequest} request @param {number} step @returns {string} */
-export function stateText(model, request, step) {
+function stateText(model, request, step) {
   const state = model.stateAt(request, step);
   const one = model.step(step);
   const chunk = one?.chunks.find((item) => item.request_id === request.id);
@@ -145,16 +143,12 @@ export function describeBatch(model, step, numBlocks, numHost) {
 /** @param {HTMLTableElement} table @param {BatchModel} model @param {readonly BatchRequest[]} rows @param {number} step */
 export function fillBatchTable(table, model, rows, step) {
   const head = t.table;
-  replace(table, rows.length > 0 && [
-    h('caption', {}, fill(head.caption, { step })),
-    h('thead', {}, h('tr', {}, [head.request, head.prompt, head.priority, head.state, head.first, head.median, head.worst].map((text) => h('th', { scope: 'col' }, text)))),
-    h('tbody', {}, rows.slice(-60).map((request) => {
-      const latency = latencyOf(model, request);
-      const { worst } = latency;
-      const why = worst?.causes.map((cause) => causeText(cause)).join('; ');
-      return h('tr', {}, h('th', { scope: 'row' }, request.letter), h('td', {}, clip(request.prompt, 80)), h('td', {}, request.priority), h('td', {}, stateText(model, request, step)),
-        h('td', {}, latency.firstUs === null ? t.none : time(latency.firstUs)), h('td', {}, latency.medianUs === null ? t.none : time(latency.medianUs)),
-        h('td', {}, worst ? [time(worst.us), why].filter(Boolean).join(': ') : t.none));
-    })),
-  ]);
+  const columns = [head.request, head.prompt, head.priority, head.state, head.first, head.median, head.worst];
+  replace(table, rows.length > 0 && tableParts(fill(head.caption, { step }), columns, rows.slice(-60).map((request) => {
+    const latency = latencyOf(model, request);
+    const { worst } = latency;
+    const why = worst?.causes.map((cause) => causeText(cause)).join('; ');
+    const times = [latency.firstUs, latency.medianUs].map((us) => (us === null ? t.none : time(us)));
+    return rowOf(request.letter, clip(request.prompt, 80), request.priority, stateText(model, request, step), ...times, worst ? [time(worst.us), why].filter(Boolean).join(': ') : t.none);
+  })));
 }

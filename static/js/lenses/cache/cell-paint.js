@@ -5,15 +5,12 @@
 import {mix, packed} from '../../ui/palette.js';
 import {ENTRY} from './entries.js';
 import {goneShare} from './gone.js';
-
-/** @typedef {import('../../ui/canvas.js').Bitmap} Bitmap */
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../ui/palette.js').Rgb} Rgb */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./entries.js').Entries} Entries */
-/** @typedef {import('./rows.js').Row} Row */
-/** @typedef {import('../../core/types.d.ts').CacheView} CacheView */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
+/** @import { Bitmap } from '../../ui/canvas.js' */
+/** @import { Palette, Rgb } from '../../ui/palette.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Entries } from './entries.js' */
+/** @import { Row } from './rows.js' */
+/** @import { CacheView, LayerGeometry } from '../../core/types.d.ts' */
 
 /**
  * Pixel words by level for one half of a cell.
@@ -129,7 +126,7 @@ function halfTables(tables, geometry, h) {
 }
 
 /** @param {Entries} entries @returns {number} last position that is stored, or -1 */
-export function lastStored(entries) {
+function lastStored(entries) {
   for (let p = entries.states.length - 1; p >= 0; p -= 1) {
     if (entries.states[p] >= ENTRY.STORED) return p;
   }
@@ -160,7 +157,7 @@ export function columnStates(edges, entries) {
 /** Columns in whole device pixels, with a gap where they, or at least their blocks, are wide enough.
  * @param {ColumnEdges} edges @param {number} ratio @param {number} left @param {number} blockSize
  * @param {number} gapFrom */
-export function pixelEdges(edges, ratio, left, blockSize, gapFrom) {
+function pixelEdges(edges, ratio, left, blockSize, gapFrom) {
   const x0 = new Int32Array(edges.count);
   const x1 = new Int32Array(edges.count);
   const blockWidth = edges.after.scale.bodyPitch * blockSize;

@@ -1,19 +1,17 @@
 /** What the chips above the columns and the sentences below them say about a picture. */
 import { phasesOf, within } from '../../core/phases.js';
 import { clamp, span } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { blockGroups } from './columns.js';
 import { ENTRY } from './entries.js';
-
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../core/types.d.ts').Selection} Selection */
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./grid.js').Chip} Chip */
-/** @typedef {import('./grid.js').AxisPart} AxisPart */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./entries.js').Entries} Entries */
+/** @import { Log } from '../../core/log.js' */
+/** @import { Selection } from '../../core/types.d.ts' */
+/** @import { BlockHistory } from '../shared/block-history.js' */
+/** @import { Chip, AxisPart } from './grid.js' */
+/** @import { CachePicture } from './picture.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Entries } from './entries.js' */
 
 /**
  * @param {CachePicture} picture @param {Entries} entries what is on screen now @param {ColumnEdges} edges

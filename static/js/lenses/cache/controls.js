@@ -2,9 +2,8 @@
 import { h, replace, setAttribute } from '../../ui/dom.js';
 import { VIEWS } from '../../ui/store.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/store.js').Ui} Ui */
-/** @typedef {import('../../core/types.d.ts').CacheView} CacheView */
+/** @import { Ui } from '../../ui/store.js' */
+/** @import { CacheView } from '../../core/types.d.ts' */
 
 /** A scale of the legend. @typedef {{title: string, low: string, high: string}} Scale */
 
@@ -58,11 +57,5 @@ export function sinkToggle(ui) {
   return h('button', {
     type: 'button', class: 'lens-choice lens-toggle', 'aria-pressed': 'false', title: texts.cache.sinkHint, on: { click: () => ui.set({ hideSink: !ui.hideSink }) },
   }, texts.cache.sink);
-}
-
-/** Three figures are enough to read a scale. @param {number} value @returns {string} */
-export function scaleNumber(value) {
-  const size = Math.abs(value);
-  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 

@@ -3,15 +3,13 @@ import { doubleOutline, hatch, roundRect, span } from '../../ui/canvas.js';
 import { columnStates, drawRow } from './cell-paint.js';
 import { ENTRY } from './entries.js';
 import { goneShare } from './gone.js';
-
-/** @typedef {import('../../ui/canvas.js').Bitmap} Bitmap */
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
-/** @typedef {import('../../core/types.d.ts').Selection} Selection */
-/** @typedef {import('./space.js').CacheSpace} CacheSpace */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./entries.js').Entries} Entries */
-/** @typedef {import('./rows.js').Row} Row */
+/** @import { Bitmap } from '../../ui/canvas.js' */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { LayerGeometry, Selection } from '../../core/types.d.ts' */
+/** @import { CacheSpace } from './space.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Entries } from './entries.js' */
+/** @import { Row } from './rows.js' */
 
 /** Outlines are drawn cell by cell up to so many; beyond, block by block. */
 const MAX_OUTLINES = 2600;

@@ -5,12 +5,7 @@ import { phasesOf, within } from '../../core/phases.js';
 import { tableOf } from '../../core/selectors.js';
 import { clamp, span } from '../../ui/canvas.js';
 import { goneEverywhere, goneOf } from './gone.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../../core/types.d.ts').Chunk} Chunk */
+/** @import { World, Request, StepInfo, Chunk } from '../../core/types.d.ts' */
 
 /** In order of how much is there. */
 export const ENTRY = /** @type {const} */ ({
@@ -43,7 +38,7 @@ export const ENTRY = /** @type {const} */ ({
  */
 
 /** @returns {Entries} */
-export function noEntries() {
+function noEntries() {
   return { states: new Uint8Array(0), table: [], kept: [], numTokens: 0, numStored: 0, gone: null };
 }
 

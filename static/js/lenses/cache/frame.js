@@ -1,7 +1,7 @@
 /** Draws the cache lens at one progress, keeping only what can be reused from frame to frame. */
 import { CUT_SPEED, layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../../core/phases.js';
 import { clamp, fitText, span, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { headMean, largest, meanRow, weightOf, withoutSink } from '../shared/frame-rows.js';
 import { drawBars, drawLabels, drawQuery, layoutBars, placeLabels } from '../shared/opened-row.js';
 import { texts } from '../shared/texts.js';
@@ -13,21 +13,18 @@ import { stageAt } from './entries.js';
 import { drawAxis, drawBoundaries, drawChips, drawLayerNames, drawTokens } from './grid.js';
 import { edgesAt, opennessAt, waveAt } from './picture.js';
 import { layoutRows, openWeights, rowApart } from './rows.js';
-
-/** @typedef {import('../../ui/canvas.js').Bitmap} Bitmap */
-/** @typedef {import('../../ui/canvas.js').CanvasStack} CanvasStack */
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').LayerMoment} LayerMoment */
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./levels.js').Levels} Levels */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
-/** @typedef {import('./space.js').CacheSpace} CacheSpace */
-/** @typedef {import('./cell-paint.js').CellTables} CellTables */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./entries.js').Entries} Entries */
-/** @typedef {import('../shared/frame-rows.js').WeightRow} WeightRow */
-/** @typedef {import('../shared/opened-row.js').Bar} Bar */
-/** @typedef {import('./rows.js').Row} Row */
+/** @import { Bitmap, CanvasStack } from '../../ui/canvas.js' */
+/** @import { Ctx, LayerMoment } from '../../core/types.d.ts' */
+/** @import { BlockHistory } from '../shared/block-history.js' */
+/** @import { Levels } from './levels.js' */
+/** @import { CachePicture } from './picture.js' */
+/** @import { CacheSpace } from './space.js' */
+/** @import { CellTables } from './cell-paint.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Entries } from './entries.js' */
+/** @import { WeightRow } from '../shared/frame-rows.js' */
+/** @import { Bar } from '../shared/opened-row.js' */
+/** @import { Row } from './rows.js' */
 
 /** A layer that passes faster than this is part of a sweep: its query and labels are not shown one by one. */
 const READABLE_MS = 110;
@@ -365,7 +362,6 @@ export class CacheFrame {
     drawQuery(context, ctx.palette, { x, y, within: inLayer, text, note, room: space.width - x });
   }
 }
-
 
 /** A number that changes only while chips do: when blocks are taken or given back. @param {CachePicture} picture @param {number} progress */
 function gridMoment({ step, ended }, progress) {

@@ -1,7 +1,6 @@
 /** What a policy has forgotten of one request, as the cache lens paints it: the share of heads by layer and position. Pure. */
 
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
+/** @import { World, Request } from '../../core/types.d.ts' */
 
 /** `shares[layer % lists · shown + position]`: 0 kept by all heads of the layer, 1 by none; one list may stand for all layers.
  * @typedef {{lists: number, heads: number, shown: number, shares: Float32Array, numKept: number}} Gone */

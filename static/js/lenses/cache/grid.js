@@ -1,12 +1,11 @@
 /** What stands still around the cells: block chips above, layer names left, the sentences of the axis below. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./space.js').CacheSpace} CacheSpace */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./rows.js').Row} Row */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { CacheSpace } from './space.js' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Row } from './rows.js' */
 
 /**
  * A chip above the columns of one block.

@@ -2,15 +2,15 @@
  * The cache lens: rows are layers, columns cached tokens, each cell K over V. Prefill writes whole rows, decode writes
  * one entry a layer and then reads the row, which opens while it is read.
  */
-import { Bitmap, CanvasStack, SizeWatch } from '../../ui/canvas.js';
-import { h, replace } from '../../ui/dom.js';
-import { fill, percent } from '../../ui/text.js';
-import { Tip } from '../../ui/tip.js';
+import { Bitmap } from '../../ui/canvas.js';
+import { h } from '../../ui/dom.js';
+import { fill, percent, three } from '../../ui/format.js';
 import { BlockHistory } from '../shared/block-history.js';
 import { heldPack } from '../shared/frame-rows.js';
+import { LensShell } from '../shared/lens-shell.js';
 import { texts } from '../shared/texts.js';
 import { cellTables } from './cell-paint.js';
-import { CacheControls, scaleNumber } from './controls.js';
+import { CacheControls } from './controls.js';
 import { CacheFrame } from './frame.js';
 import { ageLevels, normLevels, ReceivedAttention } from './levels.js';
 import { Norms } from './norms.js';
@@ -18,24 +18,17 @@ import { cachePicture, settledEdges } from './picture.js';
 import { rowAt } from './rows.js';
 import { cacheSpace } from './space.js';
 import { describeCache, entryText, largestText, fillTable } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Selection} Selection */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
-/** @typedef {import('./levels.js').Levels} Levels */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-
-/** The table for readers follows the picture at most this often while it moves. */
-const TABLE_MS = 600;
+/** @import { Ctx, Dirty, Scene, Selection } from '../../core/types.d.ts' */
+/** @import { CachePicture } from './picture.js' */
+/** @import { Levels } from './levels.js' */
+/** @import { ColumnEdges } from './columns.js' */
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
 export function create(root, ctx) {
   return new CacheLens(root, ctx);
 }
 
-class CacheLens {
+class CacheLens extends LensShell {
   /** @type {CachePicture|null} */
   picture = null;
   /** @type {Levels|null} */
@@ -46,39 +39,19 @@ class CacheLens {
   /** @type {ReceivedAttention|null} */
   received = null;
   progress = 0;
-  tableAt = 0;
   /** Position under the keyboard's cursor. */
   cursorPosition = 0;
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    this.root = root;
-    this.ctx = ctx;
+    super(root, ctx, h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.cache.label }), { cursor: texts.cache.cursor, canvases: ['grid', 'cells', 'motion'] });
     this.history = new BlockHistory(ctx.log);
     this.tables = cellTables(ctx.palette);
     this.tablesVersion = ctx.palette.version;
     this.controls = new CacheControls(ctx.ui);
-    this.canvasBox = h('div', { class: 'lens-canvas' });
-    this.stack = new CanvasStack(this.canvasBox, ['grid', 'cells', 'motion']);
-    this.cursor = h('div', { class: 'lens-cursor', role: 'slider', tabindex: 0, 'aria-label': texts.cache.cursor, 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 });
-    this.empty = h('div', { class: 'column lens-empty', hidden: true });
-    this.table = h('table', {});
-    this.tip = new Tip(this.canvasBox);
-    this.canvasBox.append(this.cursor, this.empty);
-    root.append(this.controls.element, this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
+    this.mount(this.controls.element, this.box);
     this.frame = new CacheFrame(this.stack, ctx, [new Bitmap(), new Bitmap()]);
-    this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
-    this.#listen();
-  }
-
-  #listen() {
-    const box = this.canvasBox;
-    box.addEventListener('pointermove', (event) => this.#point(event));
-    box.addEventListener('pointerleave', () => this.#leave());
-    box.addEventListener('click', (event) => this.#click(event));
-    this.cursor.addEventListener('keydown', (event) => this.#key(event));
-    this.cursor.addEventListener('focus', () => this.#moveCursor(0, 0));
-    this.cursor.addEventListener('blur', () => this.#leave());
+    this.listen(this.box);
   }
 
   /** @param {Scene} scene @param {Set<Dirty>} dirty */
@@ -100,11 +73,7 @@ class CacheLens {
     this.#legend();
     this.#emptyState();
     this.frame.reset(this.picture, this.levels, this.tables, this.history);
-    const now = performance.now();
-    if (!ctx.timeline.moving || now - this.tableAt > TABLE_MS) {
-      this.tableAt = now;
-      this.#tell();
-    }
+    this.tellInTime();
   }
 
   /** @param {number} wave */
@@ -167,7 +136,7 @@ class CacheLens {
     const layers = ctx.log.header?.model.layers ?? [];
     const latent = layers.some((layer) => layer.cache === 'latent');
     const request = picture?.request;
-    const scale = (/** @type {string} */ title, /** @type {[number, number]} */ [low, high]) => ({ title, low: scaleNumber(low), high: scaleNumber(high) });
+    const scale = (/** @type {string} */ title, /** @type {[number, number]} */ [low, high]) => ({ title, low: three(low), high: three(high) });
     if (ctx.ui.view === 'magnitude' && norms?.scale) {
       const names = latent ? [t.latent, t.rotary] : [t.key, t.value];
       this.controls.showScales([scale(names[0], norms.scale.key), scale(names[1], norms.scale.value)], '');
@@ -183,15 +152,9 @@ class CacheLens {
   }
 
   #emptyState() {
-    const { ctx, picture } = this;
-    const none = !picture?.request;
-    if (this.empty.hidden !== none) return;
-    this.empty.hidden = !none;
-    if (!none) return;
     const t = texts.cache;
-    replace(this.empty,
-      h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, fill(t.emptyLong, { layers: ctx.log.header?.model.num_layers ?? 0 })),
-      h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true }) } }, t.emptyAction));
+    this.showEmpty(this.picture?.request ? '' : 'none', () => [
+      h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, fill(t.emptyLong, { layers: this.ctx.log.header?.model.num_layers ?? 0 })), this.drawerButton(t.emptyAction)]);
   }
 
   /** @param {number} progress */
@@ -201,25 +164,20 @@ class CacheLens {
     this.frame.draw(progress, (wave) => this.#space(wave));
   }
 
-  /** The same picture as text: a table of the open row and the value of the cursor. */
-  #tell() {
+  /** The same picture as text: a table of the open row and the value of the cursor. @override */
+  tell() {
     const { picture, ctx } = this;
     if (!picture) return;
     const list = this.frame.largestNow(ctx.ui.layer);
     fillTable(this.table, picture, ctx.ui.layer, list);
-    this.canvasBox.setAttribute('role', 'group');
-    this.canvasBox.setAttribute('aria-label', texts.cache.label);
     this.#cursorValue();
   }
 
   #cursorValue() {
-    const { picture, ctx, cursor } = this;
+    const { picture, ctx } = this;
     const last = picture?.request ? Math.max(0, picture.columnsAfter.numShown - 1) : 0;
     this.cursorPosition = Math.min(this.cursorPosition, last);
-    cursor.setAttribute('aria-valuemax', String(last));
-    cursor.setAttribute('aria-valuenow', String(this.cursorPosition));
-    const text = picture?.request ? this.#entryText(this.cursorPosition, ctx.ui.layer) : texts.cache.empty;
-    cursor.setAttribute('aria-valuetext', text);
+    this.slide(last, this.cursorPosition, picture?.request ? this.#entryText(this.cursorPosition, ctx.ui.layer) : texts.cache.empty);
   }
 
   /** @param {number} position @param {number} layer */
@@ -233,15 +191,14 @@ class CacheLens {
   describe(scene) {
     const { picture, ctx } = this;
     if (!picture || picture.scene.after !== scene.after) return '';
-    this.#tell();
+    this.tell();
     return describeCache(picture, ctx.log.header?.model.num_layers ?? 0, ctx.ui.layer, largestText(picture, this.frame.largestNow(ctx.ui.layer)));
   }
 
   /** @param {MouseEvent} event @returns {Selection|null} */
   #hit(event) {
     const { picture, frame } = this;
-    const box = this.canvasBox.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { x, y } = this.at(event);
     const { rows, edges, space, table } = frame;
     if (!picture?.request || !edges || !space) return null;
     const c = edges.columnAt(x);
@@ -256,22 +213,17 @@ class CacheLens {
     return c < 0 ? null : { kind: 'entry', request: picture.request.id, position: edges.from[c], layer };
   }
 
-  /** @param {PointerEvent} event */
-  #point(event) {
+  /** @override @param {PointerEvent} event */
+  point(event) {
     const hit = this.#hit(event);
-    this.canvasBox.classList.toggle('pointing', hit !== null);
+    this.box.classList.toggle('pointing', hit !== null);
     this.ctx.ui.hover(hit);
     if (hit?.kind === 'entry') this.tip.show(event, this.#entryText(hit.position, hit.layer));
     else this.tip.hide();
   }
 
-  #leave() {
-    this.ctx.ui.hover(null);
-    this.tip.hide();
-  }
-
-  /** @param {MouseEvent} event */
-  #click(event) {
+  /** @override @param {MouseEvent} event */
+  click(event) {
     const hit = this.#hit(event);
     if (!hit) return this.ctx.ui.selection.pinned ? this.ctx.ui.clear() : undefined;
     if (hit.kind === 'layer') this.ctx.ui.set({ layer: hit.layer });
@@ -279,35 +231,22 @@ class CacheLens {
     if (hit.kind === 'entry') this.cursorPosition = hit.position;
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    /** @type {Record<string, [number, number]>} */
-    const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1], PageUp: [-16, 0], PageDown: [16, 0], Home: [-1e9, 0], End: [1e9, 0] };
+  /** @override */
+  enter() {
     const { picture, ctx } = this;
-    if (!picture?.request) return;
-    if (event.key in moves) this.#moveCursor(...moves[event.key]);
-    else if (event.key === 'Enter') ctx.ui.pin({ kind: 'entry', request: picture.request.id, position: this.cursorPosition, layer: ctx.ui.layer });
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+    if (!picture?.request) return false;
+    ctx.ui.pin({ kind: 'entry', request: picture.request.id, position: this.cursorPosition, layer: ctx.ui.layer });
   }
 
-  /** @param {number} columns @param {number} layers */
-  #moveCursor(columns, layers) {
+  /** @override @param {number} columns @param {number} rows layers, which rise */
+  move(columns, rows) {
     const { picture, ctx } = this;
-    if (!picture?.request) return;
+    if (!picture?.request) return false;
     const last = Math.max(0, picture.columnsAfter.numShown - 1);
     this.cursorPosition = Math.max(0, Math.min(last, this.cursorPosition + columns));
-    const layer = Math.max(0, Math.min((ctx.log.header?.model.num_layers ?? 1) - 1, ctx.ui.layer + layers));
+    const layer = Math.max(0, Math.min((ctx.log.header?.model.num_layers ?? 1) - 1, ctx.ui.layer - rows));
     if (layer !== ctx.ui.layer) ctx.ui.set({ layer });
     ctx.ui.hover({ kind: 'entry', request: picture.request.id, position: this.cursorPosition, layer });
     this.#cursorValue();
-  }
-
-  destroy() {
-    this.size.disconnect();
-    this.tip.remove();
-    this.root.replaceChildren();
   }
 }

@@ -4,14 +4,11 @@
  */
 import { heldPack, meanRow } from '../shared/frame-rows.js';
 import { percentiles } from './norms.js';
-
-/** @typedef {import('../../core/frames.js').Frames} Frames */
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./norms.js').Norms} Norms */
+/** @import { Frames } from '../../core/frames.js' */
+/** @import { Log } from '../../core/log.js' */
+/** @import { Pack, World } from '../../core/types.d.ts' */
+/** @import { ColumnEdges } from './columns.js' */
+/** @import { Norms } from './norms.js' */
 
 const CHECKPOINT_STEPS = 32;
 const MAX_ASKED = 8;
@@ -200,4 +197,3 @@ export class ReceivedAttention {
     return queries > 0 ? sum / queries : null;
   }
 }
-

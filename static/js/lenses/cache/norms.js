@@ -3,8 +3,7 @@
  * at the end of prefill: 2nd to 98th percentile of the prompt's entries.
  */
 
-/** @typedef {import('../../core/frames.js').Frames} Frames */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
+/** @import { Pack } from '../../core/types.d.ts' */
 
 /** Of so many values a scale is made; of more, every second, third … is taken. */
 const MOST_VALUES = 8192;

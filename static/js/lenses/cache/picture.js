@@ -7,16 +7,11 @@ import { shownRequest } from '../../core/selectors.js';
 import { span } from '../../ui/canvas.js';
 import { ColumnEdges, layoutColumns } from './columns.js';
 import { entriesOf, stagesOf } from './entries.js';
-
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../../core/types.d.ts').Chunk} Chunk */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../ui/store.js').Ui} Ui */
-/** @typedef {import('./columns.js').Columns} Columns */
-/** @typedef {import('./entries.js').Stages} Stages */
+/** @import { Scene, StepInfo, Chunk, Request, World } from '../../core/types.d.ts' */
+/** @import { Log } from '../../core/log.js' */
+/** @import { Ui } from '../../ui/store.js' */
+/** @import { Columns } from './columns.js' */
+/** @import { Stages } from './entries.js' */
 
 /**
  * @typedef {object} CachePicture

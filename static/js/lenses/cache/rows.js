@@ -3,9 +3,7 @@
  */
 import { layerAt, phasesOf } from '../../core/phases.js';
 import { clamp, lerp, span } from '../../ui/canvas.js';
-
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
+/** @import { StepInfo } from '../../core/types.d.ts' */
 
 /**
  * One row: K above V at its foot, the bars above them while it is open (`weight` 1).

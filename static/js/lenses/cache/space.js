@@ -1,7 +1,7 @@
 /** How the stage of the cache lens is divided: gutters, chips, rows, axis. Pure function of size and type size. */
 
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./rows.js').RowSpace} RowSpace */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { RowSpace } from './rows.js' */
 
 /**
  * @typedef {object} CacheSpace

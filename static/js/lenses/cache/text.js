@@ -1,13 +1,14 @@
 /** The cache lens in words: for the tip, the cursor, the table of the open row and the description of the picture. */
 import { goneHeads, goneTokens } from '../../core/selectors.js';
-import { h, replace } from '../../ui/dom.js';
-import { fill, percent, quoted } from '../../ui/text.js';
+import { replace } from '../../ui/dom.js';
+import { fill, percent } from '../../ui/format.js';
+import { rowOf, tableParts } from '../../ui/table.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { goneSince } from './chips.js';
 import { ENTRY } from './entries.js';
-
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./picture.js').CachePicture} CachePicture */
+/** @import { BlockHistory } from '../shared/block-history.js' */
+/** @import { CachePicture } from './picture.js' */
 
 /** Weight of one token or of a few. @typedef {{from: number, to: number, weight: number}} Share */
 
@@ -72,10 +73,6 @@ export function fillTable(table, picture, layer, shares) {
   const { request } = picture;
   if (!request || shares.length === 0) return replace(table);
   const asked = request.numComputed - 1;
-  replace(table,
-    h('caption', {}, fill(t.caption, { layer, position: asked, token: quoted(request.pieces[asked]) })),
-    h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, t.token), h('th', { scope: 'col' }, t.share), h('th', { scope: 'col' }, t.place))),
-    h('tbody', {}, shares.map(({ from, to, weight }) => h('tr', {},
-      h('th', { scope: 'row' }, to - from > 1 ? `${from}–${to - 1}` : `${from} ${quoted(request.pieces[from])}`),
-      h('td', {}, percent(weight)), h('td', {}, fill(texts.cache.what.stored, placeOf(picture, from)))))));
+  replace(table, tableParts(fill(t.caption, { layer, position: asked, token: quoted(request.pieces[asked]) }), [t.token, t.share, t.place], shares.map(({ from, to, weight }) =>
+    rowOf(to - from > 1 ? `${from}–${to - 1}` : `${from} ${quoted(request.pieces[from])}`, percent(weight), fill(texts.cache.what.stored, placeOf(picture, from))))));
 }

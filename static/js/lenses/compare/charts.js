@@ -1,16 +1,13 @@
 /** Three charts over the new tokens: KL of the lossy lanes, milliseconds per token, K/V projections so far. */
 import { closedForms } from '../../core/lane-figures.js';
 import { h, replace, setText } from '../../ui/dom.js';
-import { count, duration, fill } from '../../ui/text.js';
+import { count, duration, fill, small } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { LineChart } from './line-chart.js';
 import { lossyLanes, series } from './model.js';
-import { small } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.charts;
 /** Smaller distances stand on the lowest line. */

@@ -1,10 +1,9 @@
 /** What is often claimed of KV caches, beside what the lanes of this run measured. */
 import { h, setText } from '../../ui/dom.js';
-import { count, fill } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
+import { headOf } from '../../ui/table.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.claims;
 
@@ -35,8 +34,7 @@ export class CompareClaims {
 
   constructor() {
     this.body = h('tbody', {});
-    this.root = h('table', { class: 'compare-claims' }, h('caption', {}, t.title),
-      h('thead', {}, h('tr', {}, [t.claim, t.measured, t.from].map((text) => h('th', { scope: 'col' }, text)))), this.body);
+    this.root = h('table', { class: 'compare-claims' }, h('caption', {}, t.title), headOf([t.claim, t.measured, t.from]), this.body);
   }
 
   /** @param {Lanes} lanes */

@@ -3,15 +3,14 @@
  * scale of its own, for their errors differ by orders of magnitude; a bar below each map compares the scales.
  */
 import { h, replace, setText } from '../../ui/dom.js';
-import { percent, fill } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { niceTop } from './line-chart.js';
 import { lossyLanes } from './model.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/events.d.ts').LaneErrorsMeasured} LaneErrorsMeasured */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { LaneErrorsMeasured } from '../../core/events.d.ts' */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.errors;
 

@@ -1,15 +1,13 @@
 /** The measured figures of all lanes as a table: a row for each figure, a column for each lane. */
 import { h, replace, setText } from '../../ui/dom.js';
-import { bytes, count, duration, fill, percent } from '../../ui/text.js';
+import { bytes, count, duration, fill, percent, small } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { timesText } from './lane-lead.js';
 import { laneMark } from './lane-mark.js';
-import { badgeOf, small } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
-/** @typedef {import('../../core/lane-figures.js').LaneFigures} LaneFigures */
+import { badgeOf } from './text.js';
+/** @import { Ctx } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
+/** @import { LaneFigures } from '../../core/lane-figures.js' */
 
 const t = texts.compare.figures;
 

@@ -1,10 +1,9 @@
 /** How much of its entries each forgetting lane keeps, with the way to its own log, where every forgotten entry is seen. */
 import { h, replace, setText } from '../../ui/dom.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.kept;
 

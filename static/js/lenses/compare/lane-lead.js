@@ -1,8 +1,7 @@
 /** The one figure by which a lane is known: what its kind is there to change, beside the reference. Pure. */
-import { bytes, count, duration, fill } from '../../ui/text.js';
+import { bytes, count, duration, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('./model.js').Lane} Lane */
+/** @import { Lane } from './model.js' */
 /** @typedef {'bytes_per_token'|'held_bytes'|'read_bytes'|'copied_bytes'|'first_token_ms'|'ms_per_token'} LeadName */
 /** `value` is the figure, `unit` what it is of, `detail` the two numbers behind it. @typedef {{name: LeadName, value: string, unit: string, detail: string}} Lead */
 

@@ -1,11 +1,9 @@
 /** One lane of the form: a choice from the engine's menu with a slider for each of its options, and perhaps a second one. */
 import { h, icon, PATHS, replace, setText } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { specOf } from './presets.js';
-
-/** @typedef {import('../../core/types.d.ts').LaneChoice} LaneChoice */
-/** @typedef {import('../../core/types.d.ts').LaneFamily} LaneFamily */
+/** @import { LaneChoice, LaneFamily } from '../../core/types.d.ts' */
 
 const t = texts.compare.setup;
 let numPickers = 0;

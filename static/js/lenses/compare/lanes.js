@@ -15,11 +15,8 @@ import { CompareSetup } from './setup.js';
 import { CompareSummary } from './summary.js';
 import { CompareTape } from './tape.js';
 import { describeLanes } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx, Scene, Dirty } from '../../core/types.d.ts' */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare;
 /** Below this width the parts stand one below the other. */

@@ -1,13 +1,9 @@
 /** The compare lens: lanes of the same text side by side, and the two experiments, as inner tabs. */
 import { h, replace, setAttribute } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { CompareLanes } from './lanes.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('../../core/types.d.ts').Lens} Lens */
+/** @import { Ctx, Scene, Dirty, Lens } from '../../core/types.d.ts' */
 /** @typedef {'lanes'|'bandwidth'|'timing'} Part */
 
 const t = texts.compare;

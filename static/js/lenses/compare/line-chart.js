@@ -1,10 +1,9 @@
 /** Lines over new tokens as SVG: axes with real numbers, a form and a dash for each lane, names at the ends of the lines. */
 import { replace, setAttribute, svg } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { DASHES, laneForm } from './lane-mark.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
+/** @import { Palette } from '../../ui/palette.js' */
 /** `values[i]` is that of token `first + i`. @typedef {{lane: number, name: string, first: number, values: readonly number[]}} Line */
 
 const t = texts.compare.charts;

@@ -1,13 +1,8 @@
 /** What the parts of the compare lens show of a world: its lanes with what was measured of each so far. Pure. */
 import { figuresOf, lagging } from '../../core/lane-figures.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').LaneRun} LaneRun */
-/** @typedef {import('../../core/types.d.ts').LaneHeader} LaneHeader */
-/** @typedef {import('../../core/events.d.ts').LaneMeasured} LaneMeasured */
-/** @typedef {import('../../core/lane-figures.js').LaneFigures} LaneFigures */
+/** @import { Header, World, Request, LaneRun, LaneHeader } from '../../core/types.d.ts' */
+/** @import { LaneMeasured } from '../../core/events.d.ts' */
+/** @import { LaneFigures } from '../../core/lane-figures.js' */
 
 /**
  * One lane. Of `measured` the first `count` belong to the state; `title` tells lanes of the same kind apart.
@@ -34,7 +29,6 @@ export function lanesAt(header, world, run, last) {
   const planned = last !== null && request ? last + 1 - request.promptLength : Math.max(upTo, request?.maxNewTokens ?? 0);
   return { lanes, request, run, count: upTo, planned, key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
 }
-
 
 /** Lanes that change what the model says. @param {Lanes} lanes @returns {Lane[]} */
 export function lossyLanes({ lanes }) {

@@ -1,10 +1,10 @@
 /** The word hidden in the prompt, and each lane's own answer to the question for it. */
 import { h, replace } from '../../ui/dom.js';
-import { clip, fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { clip } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 
 const t = texts.compare.needle;
 const MAX_ANSWER = 160;

@@ -1,6 +1,6 @@
 /** Comparisons for one click, made from the lanes that the engine offers. Pure. */
 
-/** @typedef {import('../../core/types.d.ts').LaneChoice} LaneChoice */
+/** @import { LaneChoice } from '../../core/types.d.ts' */
 /** @typedef {'cache'|'heads'|'bits'|'forgetting'|'latent'|'allocation'|'needle'} PresetName */
 /** @typedef {{name: PresetName, lanes: string[], needle: boolean, maxNewTokens: number}} ComparePreset */
 

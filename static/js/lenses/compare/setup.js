@@ -1,12 +1,10 @@
 /** The form that starts a comparison: one-click ones, or lanes of one's own. Its menus come from the engine alone. */
 import { h, replace } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { LanePicker } from './lane-picker.js';
 import { MAX_LANES, presetsOf, referenceOf } from './presets.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').LaneChoice} LaneChoice */
+/** @import { Ctx, LaneChoice } from '../../core/types.d.ts' */
 
 const t = texts.compare.setup;
 const MAX_TOKENS = 512;

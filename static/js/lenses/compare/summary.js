@@ -1,12 +1,11 @@
 /** Each lane in a figure and two lines: what it costs beside the reference, and what it does to the text. */
 import { h, replace, setText } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { leadsOf } from './lane-lead.js';
 import { laneMark } from './lane-mark.js';
 import { badgeOf, harmOf } from './text.js';
-
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lanes } from './model.js' */
 /** @typedef {{value: HTMLElement, unit: HTMLElement, detail: HTMLElement, badge: HTMLElement, harm: HTMLElement, needle: HTMLElement, first: HTMLButtonElement}} Cells */
 
 const t = texts.compare.summary;

@@ -1,11 +1,11 @@
 /** How a token of a lane looks on the tape of the compare lens. */
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { clip, fill, readable } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { clip, readable } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').Piece} Piece */
-/** @typedef {import('./model.js').Lane} Lane */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Piece } from '../../core/types.d.ts' */
+/** @import { Lane } from './model.js' */
 
 const t = texts.compare.tape;
 const MAX_CHARS = 40;

@@ -5,17 +5,15 @@
 import { EXACT_LIMIT } from '../../core/lane-figures.js';
 import { CanvasStack, SizeWatch, textWidth, useFont } from '../../ui/canvas.js';
 import { h, icon, replace, setText } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { Tip } from '../../ui/tip.js';
+import { cursorKeys } from '../shared/lens-shell.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
 import { drawCell, drawFlag, drawPointer, drawRing, hasLead, LEAD_EM, tapeText } from './tape-cells.js';
 import { cellText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Piece} Piece */
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Ctx, Piece } from '../../core/types.d.ts' */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.tape;
 const MAX_EM = 9;
@@ -90,7 +88,7 @@ export class CompareTape {
       const { request } = this.lanes ?? {};
       if (hit && request) this.ctx.ui.pin({ kind: 'token', request: request.id, position: request.promptLength + hit.index });
     });
-    box.addEventListener('keydown', (event) => this.#key(event));
+    cursorKeys(box, { move: (columns, rows) => this.#move(rows, columns) });
     for (const type of ['focus', 'blur']) box.addEventListener(type, () => { this.focused = type === 'focus'; this.#move(0, 0); });
   }
 
@@ -263,17 +261,6 @@ export class CompareTape {
     const y = event.clientY - area.top;
     const lane = this.tops.findLastIndex((top) => top <= y);
     return lane < 0 || lane >= lanes.lanes.length || x >= this.edges[lanes.count] ? null : { lane, index: this.#columnAt(x) };
-  }
-
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    /** @type {Record<string, [number, number]>} */
-    const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [0, -16], PageDown: [0, 16], Home: [0, -1e6], End: [0, 1e6] };
-    if (!(event.key in moves)) return;
-    this.#move(...moves[event.key]);
-    event.preventDefault();
-    event.stopPropagation();
   }
 
   /** @param {number} rows @param {number} columns */

@@ -1,17 +1,12 @@
 /** The compare lens in words: badges, numbers, and the description of the picture. */
-import { small } from '../../captions/lanes.js';
-import { plural } from '../../captions/parts.js';
 import { EXACT_LIMIT, isProved } from '../../core/lane-figures.js';
-import { fill, quoted } from '../../ui/text.js';
+import { fill, plural, small } from '../../ui/format.js';
+import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { leadsOf } from './lane-lead.js';
-
-/** @typedef {import('./model.js').Lane} Lane */
-/** @typedef {import('./model.js').Lanes} Lanes */
+/** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare;
-
-export { small };
 
 /** What is proved of a lane. @param {Lane} lane @returns {{kind: 'reference'|'proved'|'wrong'|'lossy'|'none', text: string}} */
 export function badgeOf({ header, figures, index }) {

@@ -1,7 +1,7 @@
 /** The two charts of the bandwidth view: bytes read by one model, tokens per second at most of all. */
 import { experiments } from '../../strings/experiments.js';
-import { count, fill } from '../../ui/text.js';
-import { decimalBytes, digits, roundBytes, roundCount } from './bandwidth-figures.js';
+import { count, fill, makersBytes, thousands, three } from '../../ui/format.js';
+import { roundBytes, roundCount } from './bandwidth-figures.js';
 import { LogChart, beginnings } from './log-chart.js';
 
 /**
@@ -21,9 +21,6 @@ const FAR = 32;
 /** In charts narrower than this, in em, labels are names alone. */
 const NARROW = 40;
 
-/** 128, 1K, 128K. @param {number} n @returns {string} */
-const shortCount = (n) => (n < 1024 ? String(Math.round(n)) : n < 2 ** 20 ? `${Math.round(n / 1024)}K` : `${Math.round(n / 2 ** 20)}M`);
-
 /** @param {ModelBound} model @param {number} at index of the chosen point @param {{width: number, height: number, em: number}} size @returns {LogChart} */
 export function readChart(model, at, { width, height, em }) {
   const { points, crossing, max_context: limit } = model;
@@ -34,8 +31,8 @@ export function readChart(model, at, { width, height, em }) {
   const highs = Math.max(last.cache_bytes, model.weight_bytes);
   const chart = new LogChart({
     width, height, em, left: em * 4.2, xTitle: t.axisContext,
-    title: fill(t.chart, { weights: decimalBytes(model.weight_bytes), cache: decimalBytes(here.cache_bytes), context: count(here.context) }),
-    x: { low: first.context, high, label: shortCount }, y: { low: 10 ** Math.floor(Math.log10(lows)), high: 10 ** Math.ceil(Math.log10(highs) + 0.12), label: roundBytes },
+    title: fill(t.chart, { weights: makersBytes(model.weight_bytes), cache: makersBytes(here.cache_bytes), context: count(here.context) }),
+    x: { low: first.context, high, label: thousands }, y: { low: 10 ** Math.floor(Math.log10(lows)), high: 10 ** Math.ceil(Math.log10(highs) + 0.12), label: roundBytes },
   });
   const weights = model.weight_bytes;
   if (beyond) chart.upright(limit, 'exp-limit');
@@ -52,7 +49,7 @@ export function readChart(model, at, { width, height, em }) {
     chart.dot(point, 'exp-ring', 0.55);
     chart.text(point, fill(t.crossing, { n: count(crossing) }), 'exp-strong', { dx: 0.6, dy: -1.1, anchor: 'end' });
   }
-  chart.text({ x: first.context, y: weights }, fill(t.weights, { bytes: decimalBytes(weights) }), 'exp-label', { dx: 0.4, dy: 1.3 });
+  chart.text({ x: first.context, y: weights }, fill(t.weights, { bytes: makersBytes(weights) }), 'exp-label', { dx: 0.4, dy: 1.3 });
   chart.dot({ x: here.context, y: here.cache_bytes }, 'exp-dot');
   chart.dot({ x: here.context, y: weights }, 'exp-dot');
   cacheLabel(chart, here);
@@ -61,7 +58,7 @@ export function readChart(model, at, { width, height, em }) {
 
 /** Right of the chosen point, below the rising line; where there is no room, left of it and below the line there. @param {LogChart} chart @param {StepBound} here */
 function cacheLabel(chart, { context, cache_bytes: y }) {
-  const text = fill(t.cache, { bytes: decimalBytes(y) });
+  const text = fill(t.cache, { bytes: makersBytes(y) });
   const width = (text.length * 0.56 + 0.8) * chart.em;
   if (chart.px(context) + width < chart.box.right) {
     chart.text({ x: context, y }, text, 'exp-label', { dx: 0.6, dy: 1.2 });
@@ -81,11 +78,11 @@ export function speedChart(data, chosen, context, measured, { width, height, em 
   const speeds = [...all.map((point) => point.tokens_per_s), ...measured.map(({ us }) => (data.batch * 1e6) / us)];
   const chart = new LogChart({
     width, height, em, left: em * 3.6, title: fill(t.chartSpeed, { n: data.models.length }), xTitle: t.axisContext,
-    x: { low: 2 ** Math.floor(Math.log2(Math.min(...all.map((point) => point.context), ...measured.map((one) => one.context)))), high: Math.max(...all.map((point) => point.context)), label: shortCount },
+    x: { low: 2 ** Math.floor(Math.log2(Math.min(...all.map((point) => point.context), ...measured.map((one) => one.context)))), high: Math.max(...all.map((point) => point.context)), label: thousands },
     y: { low: 10 ** Math.floor(Math.log10(Math.min(...speeds))), high: 10 ** Math.ceil(Math.log10(Math.max(...speeds)) + 0.1), label: roundCount },
   });
   chart.upright(context, 'exp-here');
-  const labels = data.models.map(({ name, points: [{ tokens_per_s: n }] }) => ({ y: chart.py(n), text: width < em * NARROW ? name : `${name} ${digits(n)}` }));
+  const labels = data.models.map(({ name, points: [{ tokens_per_s: n }] }) => ({ y: chart.py(n), text: width < em * NARROW ? name : `${name} ${three(n)}` }));
   const starts = beginnings(labels, em);
   data.models.forEach((model, index) => {
     const strong = model.model_id === chosen;

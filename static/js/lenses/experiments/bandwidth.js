@@ -3,16 +3,14 @@
  * run's model and for three big ones. All figures come from the server (kvviz/memory); the page only draws them.
  */
 import { experiments } from '../../strings/experiments.js';
+import { ask, reasonOf } from '../../ui/ask.js';
 import { h, replace, setText } from '../../ui/dom.js';
-import { count, fill, percent } from '../../ui/text.js';
+import { count, fill, makersBytes, percent, three } from '../../ui/format.js';
+import { rowOf, tableParts } from '../../ui/table.js';
 import { readChart, speedChart } from './bandwidth-charts.js';
-import { decimalBytes, digits, speed, time } from './bandwidth-figures.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./bandwidth-charts.js').Bandwidth} Bandwidth */
-/** @typedef {import('./bandwidth-charts.js').ModelBound} ModelBound */
-/** @typedef {import('./bandwidth-charts.js').Measured} Measured */
+import { speed, time } from './bandwidth-figures.js';
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { Bandwidth, ModelBound, Measured } from './bandwidth-charts.js' */
 
 const t = experiments.bandwidth;
 const HERE = 'here';
@@ -125,25 +123,20 @@ class BandwidthView {
 
   /** @param {string} query @param {string} asked */
   async #load(query, asked) {
-    let message = t.unreachable;
     try {
-      const response = await fetch(`api/bandwidth?${query}`);
-      const answer = await response.json();
+      const answer = await ask(`api/bandwidth?${query}`, t.unreachable);
       if (!this.alive || asked !== this.asked) return;
-      if (response.ok) {
-        this.data = answer;
-        this.answered = asked;
-        setText(this.status, '');
-        this.drawn = '';
-        this.#draw();
-        return;
-      }
-      message = answer.message ?? message;
-      if (chosen.card === HERE) chosen.card = 'h100';
-    } catch {
+      this.data = answer;
+      this.answered = asked;
+      setText(this.status, '');
+      this.drawn = '';
+      this.#draw();
+    } catch (error) {
       if (!this.alive || asked !== this.asked) return;
+      const message = reasonOf(error);
+      if (chosen.card === HERE && message !== t.unreachable) chosen.card = 'h100';
+      setText(this.status, fill(t.failed, { message }));
     }
-    setText(this.status, fill(t.failed, { message }));
   }
 
   #draw() {
@@ -193,14 +186,14 @@ class BandwidthView {
     const beyond = model.crossing !== null && model.crossing > model.max_context;
     const crossing = model.crossing === null ? [t.never, t.neverLong] : [count(model.crossing), fill(beyond ? t.outweighsBeyond : t.outweighs, { limit: count(model.max_context) })];
     replace(this.figures,
-      figure('speed', digits(point.tokens_per_s), fill(data.batch > 1 ? t.atMostAll : t.atMost, { n: data.batch })),
+      figure('speed', three(point.tokens_per_s), fill(data.batch > 1 ? t.atMostAll : t.atMost, { n: data.batch })),
       figure('share', percent(point.cache_bytes / (point.cache_bytes + point.weight_bytes)), t.share),
       figure('crossing', crossing[0], crossing[1]));
     setText(this.sum, sumOf(data, model, at));
     const notes = [];
-    if (model.is_mixture) notes.push(fill(data.batch > 1 ? t.mixture : t.mixtureOne, { stored: decimalBytes(model.stored_bytes), read: decimalBytes(model.weight_bytes), n: data.batch }));
+    if (model.is_mixture) notes.push(fill(data.batch > 1 ? t.mixture : t.mixtureOne, { stored: makersBytes(model.stored_bytes), read: makersBytes(model.weight_bytes), n: data.batch }));
     const { memory_bytes: memory } = data.card;
-    if (model.capacity === 0 && memory > 0 && model.stored_bytes > memory) notes.push(fill(t.fitsNot, { stored: decimalBytes(model.stored_bytes), memory: decimalBytes(memory), n: Math.ceil(model.stored_bytes / memory) }));
+    if (model.capacity === 0 && memory > 0 && model.stored_bytes > memory) notes.push(fill(t.fitsNot, { stored: makersBytes(model.stored_bytes), memory: makersBytes(memory), n: Math.ceil(model.stored_bytes / memory) }));
     else if (model.capacity !== null && model.capacity < point.context) notes.push(fill(t.fitsNone, { context: count(point.context), batch: data.batch, n: count(model.capacity) }));
     else if (model.capacity !== null) notes.push(fill(data.batch > 1 ? t.fits : t.fitsOne, { n: count(model.capacity), batch: data.batch }));
     replace(this.notes, notes.map((note) => h('p', {}, note)));
@@ -237,14 +230,13 @@ class BandwidthView {
 
   /** @param {Bandwidth} data @param {ModelBound} model */
   #tables(data, model) {
-    const cells = (/** @type {string[]} */ row) => h('tr', {}, h('th', { scope: 'row' }, row[0]), row.slice(1).map((cell) => h('td', {}, cell)));
-    const table = (/** @type {string} */ caption, /** @type {string[]} */ columns, /** @type {string[][]} */ rows) =>
-      h('table', {}, h('caption', {}, caption), h('thead', {}, h('tr', {}, columns.map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, rows.map(cells)));
+    const table = (/** @type {string} */ caption, /** @type {string[]} */ columns, /** @type {[string, ...string[]][]} */ rows) =>
+      h('table', {}, tableParts(caption, columns, rows.map((row) => rowOf(...row))));
     replace(this.tables,
       table(fill(t.table, { model: model.name, card: data.card.name, batch: data.batch }), t.columns,
-        model.points.map((point) => [count(point.context), decimalBytes(point.weight_bytes), decimalBytes(point.cache_bytes), time(point.step_us), digits(point.tokens_per_s)])),
+        model.points.map((point) => [count(point.context), makersBytes(point.weight_bytes), makersBytes(point.cache_bytes), time(point.step_us), three(point.tokens_per_s)])),
       table(t.tableModels, t.columnsModels,
-        data.models.map((each) => [each.name, decimalBytes(each.weight_bytes), `${count(each.bytes_per_token)} B`, each.crossing === null ? t.never : count(each.crossing), digits(each.points[0].tokens_per_s), digits(each.points[each.points.length - 1].tokens_per_s)])));
+        data.models.map((each) => [each.name, makersBytes(each.weight_bytes), `${count(each.bytes_per_token)} B`, each.crossing === null ? t.never : count(each.crossing), three(each.points[0].tokens_per_s), three(each.points[each.points.length - 1].tokens_per_s)])));
   }
 
   /** @returns {string} */
@@ -266,8 +258,8 @@ class BandwidthView {
 function sumOf(data, model, at) {
   const point = model.points[at];
   return fill(data.batch > 1 ? t.sumBatch : t.sum, {
-    context: count(point.context), weights: decimalBytes(point.weight_bytes), cache: decimalBytes(point.cache_bytes), each: decimalBytes(point.cache_bytes / data.batch), n: data.batch,
-    bandwidth: speed(data.card.bandwidth), time: time(point.step_us), speed: digits(point.tokens_per_s), single: digits(point.tokens_per_s / data.batch),
+    context: count(point.context), weights: makersBytes(point.weight_bytes), cache: makersBytes(point.cache_bytes), each: makersBytes(point.cache_bytes / data.batch), n: data.batch,
+    bandwidth: speed(data.card.bandwidth), time: time(point.step_us), speed: three(point.tokens_per_s), single: three(point.tokens_per_s / data.batch),
   });
 }
 

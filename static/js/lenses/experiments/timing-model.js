@@ -1,7 +1,6 @@
 /** What the probes up to the cursor amount to: read out of `probe_timed` events, nothing else. */
 import { median } from '../batch/latency.js';
-
-/** @typedef {import('../../core/events.d.ts').ProbeTimed} ProbeTimed */
+/** @import { ProbeTimed } from '../../core/events.d.ts' */
 
 /** The attacker learns from so many of its latest prompts, as kvviz/experiments/timing.py has it. */
 export const NUM_LESSONS = 5;

@@ -1,11 +1,10 @@
 /** Times to first token as strips of marks, one row per kind of probe: form tells the kinds apart, place the time. */
 import { experiments } from '../../strings/experiments.js';
 import { svg } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { time } from './bandwidth-figures.js';
-
-/** @typedef {import('./timing-model.js').Attack} Attack */
-/** @typedef {import('../../core/events.d.ts').ProbeTimed} ProbeTimed */
+/** @import { Attack } from './timing-model.js' */
+/** @import { ProbeTimed } from '../../core/events.d.ts' */
 /** `form`: a filled or hollow circle, or a triangle that points up or down. @typedef {{probe: ProbeTimed, form: 'filled'|'hollow'|'up'|'down', x: number, lane: number}} Mark */
 
 const t = experiments.timing;

@@ -3,16 +3,16 @@
  * is read out of `probe_timed` events up to the cursor.
  */
 import { experiments } from '../../strings/experiments.js';
+import { reasonOf } from '../../ui/ask.js';
 import { PATHS, h, icon, replace, setText } from '../../ui/dom.js';
-import { fill, percent } from '../../ui/text.js';
+import { fill, percent } from '../../ui/format.js';
+import { rowOf, tableParts } from '../../ui/table.js';
 import { time } from './bandwidth-figures.js';
 import { attackOf } from './timing-model.js';
 import { timingPlot } from './timing-plot.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/events.d.ts').ProbeTimed} ProbeTimed */
-/** @typedef {import('./timing-model.js').Attack} Attack */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { ProbeTimed } from '../../core/events.d.ts' */
+/** @import { Attack } from './timing-model.js' */
 
 const t = experiments.timing;
 
@@ -127,9 +127,9 @@ class TimingView {
       const lesson = probe.says_secret === null;
       const prompt = lesson ? (probe.num_hit_tokens > 0 ? t.prompts.again : t.prompts.first) : probe.is_secret ? t.prompts.right : t.prompts.wrong;
       const cells = [prompt, time(probe.first_token_us), lesson ? t.none : probe.says_secret ? t.asked : t.notAsked, lesson ? t.none : probe.is_secret ? t.asked : t.notAsked, String(probe.num_hit_tokens)];
-      return h('tr', {}, h('th', { scope: 'row' }, String(probe.probe + 1)), cells.map((cell) => h('td', {}, cell)));
+      return rowOf(String(probe.probe + 1), ...cells);
     };
-    replace(this.table, h('caption', {}, t.table), h('thead', {}, h('tr', {}, t.columns.map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, probes.map(row)));
+    replace(this.table, tableParts(t.table, t.columns, probes.map(row)));
   }
 
   /** @param {Event} event */
@@ -145,7 +145,7 @@ class TimingView {
       await ctx.run(null);
       setText(this.note, '');
     } catch (error) {
-      setText(this.note, fill(t.failed, { message: error instanceof Error ? error.message : String(error) }));
+      setText(this.note, fill(t.failed, { message: reasonOf(error) }));
     }
     this.run.disabled = false;
   }

@@ -1,11 +1,10 @@
 /** The cache beside what it is measured against: the pool, one full context, the weights; bars on one scale. */
 import { h, replace } from '../../ui/dom.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { crossingTokens, fullContext, tokenBytes } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { Header } from '../../core/types.d.ts' */
+/** @import { MemoryAt } from './series.js' */
 
 const t = texts.memory.beside;
 

@@ -1,10 +1,8 @@
 /** Bytes over steps as traces and a layout of plotly: parts stacked, the capacity above them, what is after the cursor veiled. */
 import { letterOf } from '../../core/state.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('./series.js').MemorySeries} MemorySeries */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { MemorySeries, MemoryAt } from './series.js' */
 /** @typedef {Record<string, any>} Parts */
 /** `slots` of a part at a position; `pattern` tells it apart without colour.
  * @typedef {{id: string, name: string, color: string, pattern: string, light: 'stored'|'wasted'|'cached', slots: (at: MemoryAt) => number}} Part */
@@ -13,7 +11,7 @@ import { texts } from '../shared/texts.js';
 
 const t = texts.memory;
 /** Requests with a part of their own; the others are one part. */
-export const MAX_REQUESTS = 8;
+const MAX_REQUESTS = 8;
 const MAX_POINTS = 320;
 /** A stack lower than this share of the capacity is drawn to its own height. */
 const LOW = 0.4;

@@ -1,13 +1,12 @@
 /** The formula with this run's numbers, factor by factor; a factor under the pointer, in focus or pressed lights what it counts. */
-import { plural } from '../../captions/parts.js';
-import { h, replace } from '../../ui/dom.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { h, replace, replaceButtons } from '../../ui/dom.js';
+import { bytes, count, fill, plural } from '../../ui/format.js';
+import { factorButton, joined } from '../../ui/formula.js';
 import { texts } from '../shared/texts.js';
 import { factorsOf, layerGroups, tokenBytes, windowsOf, fullContext } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('./formula.js').Factor} Factor */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
+/** @import { Header } from '../../core/types.d.ts' */
+/** @import { Factor } from './formula.js' */
+/** @import { MemoryAt } from './series.js' */
 
 const t = texts.memory.formula;
 
@@ -37,10 +36,8 @@ export class FormulaView {
     this.shown = key;
     const { block_size: size } = header.pool;
     const inToken = [h('span', { class: 'memory-plain' }, `${number(perToken)} ${t.names.unit}`), sign(t.times)];
-    const focused = this.held.contains(document.activeElement) ? [...this.held.querySelectorAll('button')].findIndex((button) => button === document.activeElement) : -1;
-    replace(this.held, ...inToken, sign('('), this.#factor({ value: at.stored, name: t.tokens, light: 'tokens' }), sign(t.plus), this.#factor({ value: at.wasted, name: t.wasted, light: 'wasted' }), sign(')'), sign(t.equals),
+    replaceButtons(this.held, ...inToken, sign('('), this.#factor({ value: at.stored, name: t.tokens, light: 'tokens' }), sign(t.plus), this.#factor({ value: at.wasted, name: t.wasted, light: 'wasted' }), sign(')'), sign(t.equals),
       h('strong', { class: 'memory-plain' }, fill(t.held, { bytes: exact(at.held * perToken), blocks: plural(t.nBlocks, at.held / size), size })));
-    this.held.querySelectorAll('button')[focused]?.focus();
   }
 
   /** @param {Header} header */
@@ -56,39 +53,35 @@ export class FormulaView {
     }
     const groups = layerGroups(header).filter((group) => group.form !== 'none');
     const several = groups.length > 1;
-    const parts = groups.flatMap((group, index) => {
+    const parts = groups.map((group) => {
       const { common, sums, element } = factorsOf(header, group, t.names);
-      const products = [...common.map((factor) => [this.#factor(factor)]), ...(sums.length > 0 ? [this.#sum(sums)] : []), ...element.map((factor) => [this.#factor(factor)])];
-      return [...(index > 0 ? [sign(t.plus)] : []), ...products.flatMap((product, i) => (i > 0 ? [sign(t.times), ...product] : product))];
+      return joined([...common.map((factor) => this.#factor(factor)), ...(sums.length > 0 ? [this.#sum(sums)] : []), ...element.map((factor) => this.#factor(factor))], times);
     });
-    replace(this.token, parts, sign(t.equals), h('strong', { class: 'memory-plain' }, fill(t.perToken, { bytes: exact(perToken) })));
+    replace(this.token, joined(parts, plus), sign(t.equals), h('strong', { class: 'memory-plain' }, fill(t.perToken, { bytes: exact(perToken) })));
     this.token.classList.toggle('memory-several', several);
     replace(this.notes, notesOf(header).map((text) => h('p', {}, text)));
   }
 
-  /** @param {Factor[][]} sums @returns {HTMLElement[]} */
+  /** @param {Factor[][]} sums */
   #sum(sums) {
-    const inner = sums.flatMap((product, index) => [...(index > 0 ? [sign(t.plus)] : []), ...product.flatMap((factor, i) => (i > 0 ? [sign(t.times), this.#factor(factor)] : [this.#factor(factor)]))]);
+    const inner = joined(sums.map((product) => joined(product.map((factor) => this.#factor(factor)), times)), plus);
     return sums.length > 1 ? [sign('('), ...inner, sign(')')] : inner;
   }
 
   /** @param {Factor} factor @returns {HTMLElement} */
   #factor(factor) {
-    const off = () => this.onLight(this.pinned);
-    const on = () => this.onLight(factor);
-    const press = () => {
-      const same = this.pinned?.light === factor.light && this.pinned.name === factor.name;
-      this.pinned = same ? null : factor;
-      for (const other of this.root.querySelectorAll('.memory-factor')) other.setAttribute('aria-pressed', 'false');
-      button.setAttribute('aria-pressed', String(!same));
+    const isPinned = () => this.pinned?.light === factor.light && this.pinned.name === factor.name;
+    const press = (/** @type {HTMLElement} */ button) => {
+      this.pinned = isPinned() ? null : factor;
+      for (const other of this.root.querySelectorAll('.memory-factor')) other.setAttribute('aria-pressed', String(other === button && this.pinned !== null));
       this.onLight(this.pinned);
     };
-    const pressed = this.pinned?.light === factor.light && this.pinned.name === factor.name;
-    const button = h('button', { type: 'button', class: 'memory-factor', 'aria-pressed': String(pressed), data: { light: factor.light }, on: { pointerenter: on, pointerleave: off, focus: on, blur: off, click: press } },
-      h('span', { class: 'memory-factor-value' }, number(factor.value)), ' ', h('span', { class: 'small-note' }, factor.name));
-    return button;
+    return factorButton('memory-factor', { value: number(factor.value), label: factor.name, data: { light: factor.light }, pressed: isPinned() }, () => this.onLight(factor), () => this.onLight(this.pinned), press);
   }
 }
+
+const times = () => sign(t.times);
+const plus = () => sign(t.plus);
 
 /** What the product alone does not say. @param {Header} header @returns {string[]} */
 function notesOf(header) {

@@ -3,9 +3,7 @@
  * a full context takes. Pure, from the header alone.
  */
 import { elementBytes, hasNoModel, shortDtype } from '../../core/selectors.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
+/** @import { Header, LayerGeometry } from '../../core/types.d.ts' */
 /** What a factor counts, and so what lights up with it.
  * @typedef {'pair'|'layers'|'heads'|'dim'|'element'|'latent'|'rotary'|'stored'|'tokens'|'wasted'} Light */
 /** @typedef {{value: number, name: string, light: Light}} Factor */

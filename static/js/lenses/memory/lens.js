@@ -3,8 +3,8 @@
  * the formula behind it; and the cache beside the weights and a full context.
  */
 import { h, replace } from '../../ui/dom.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { Plot } from '../../ui/plot.js';
-import { bytes, count, fill } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { MemoryBeside } from './beside.js';
 import { chartOf, numbersOf, partsOf } from './chart.js';
@@ -13,11 +13,8 @@ import { crossingTokens, fullContext, tokenBytes } from './formula.js';
 import { MemoryModel } from './model.js';
 import { MemoryNow, describeMemory } from './now.js';
 import { TokenPicture } from './token.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').Dirty} Dirty */
-/** @typedef {import('./formula.js').Factor} Factor */
+/** @import { Ctx, Scene } from '../../core/types.d.ts' */
+/** @import { Factor } from './formula.js' */
 
 const t = texts.memory;
 /** Milliseconds between two drawings of the chart, or this multiple of what one takes. */

@@ -4,9 +4,8 @@
  * holds its block, of a block that several hold ("shared"), wasted (held, but with no entry in it), or free but cached.
  */
 import { MemorySeries } from './series.js';
-
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../core/types.d.ts').Event} Event */
+/** @import { Log } from '../../core/log.js' */
+/** @import { Event } from '../../core/types.d.ts' */
 
 export class MemoryModel {
   /** @type {import('../../core/types.d.ts').EventRecord[]} */

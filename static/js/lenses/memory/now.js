@@ -1,13 +1,11 @@
 /** How much is held at the cursor, of how much, and what a token adds: figures, a bar of its parts, and the parts in words. */
-import { plural } from '../../captions/parts.js';
 import { h, replace, setAttribute, setText } from '../../ui/dom.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill, plural } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { tokenBytes } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('./series.js').MemoryAt} MemoryAt */
-/** @typedef {import('./chart.js').Part} Part */
+/** @import { Header } from '../../core/types.d.ts' */
+/** @import { MemoryAt } from './series.js' */
+/** @import { Part } from './chart.js' */
 
 const t = texts.memory;
 

@@ -1,6 +1,6 @@
 /** Slots by step, as they stand at each position of the timeline: kept by part, and by request only while it holds some. */
 
-/** @typedef {import('./model.js').MemoryModel} MemoryModel */
+/** @import { MemoryModel } from './model.js' */
 /**
  * Where the slots are at one position. `held` = `own` of all requests + `shared` + `wasted`; `own` has what only that request
  * holds; `cached` is free, `host` in the other tier.

@@ -1,12 +1,10 @@
 /** One token's bytes as a small picture: a column for each layer, a row for each KV head, K above V. Factors light what they count. */
 import { h, replace, setAttribute, setText, svg } from '../../ui/dom.js';
-import { bytes, count, fill } from '../../ui/text.js';
+import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { tokenBytes } from './formula.js';
-
-/** @typedef {import('../../core/types.d.ts').Header} Header */
-/** @typedef {import('../../core/types.d.ts').LayerGeometry} LayerGeometry */
-/** @typedef {import('./formula.js').Factor} Factor */
+/** @import { Header, LayerGeometry } from '../../core/types.d.ts' */
+/** @import { Factor } from './formula.js' */
 /** @typedef {'k'|'v'} Half */
 /** @typedef {{rect: SVGRectElement, layer: number, head: number, half: Half}} Cell */
 

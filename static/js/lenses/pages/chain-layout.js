@@ -1,10 +1,8 @@
 /** Which requests stand in the list of the pages lens, and where: roomy rows while they fit, else rows of one line. Pure. */
 import { layoutChain } from './space.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { World, Request } from '../../core/types.d.ts' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { Box } from './tile.js' */
 
 /** `title`: where its words stand; `area`: where its tiles may stand.
  * @typedef {{request: Request, box: Box, badge: Box, title: Box, area: Box, compact: boolean, layout: ReturnType<typeof layoutChain>}} ChainRow */
@@ -31,7 +29,7 @@ const RANK = { running: 0, preempted: 1, swapped: 1, waiting: 2, finished: 3 };
  * @param {World} world @param {number} room how many fit @param {number|null} wanted a request that must be there
  * @returns {{requests: Request[], hidden: Request[]}}
  */
-export function listedRequests(world, room, wanted) {
+function listedRequests(world, room, wanted) {
   const all = [...world.requests.values()];
   const age = (/** @type {Request} */ request) => (request.state === 'finished' ? -request.id : request.id);
   const order = all.slice().sort((a, b) => Number(b.id === wanted) - Number(a.id === wanted) || RANK[a.state] - RANK[b.state] || age(a) - age(b));

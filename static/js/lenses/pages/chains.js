@@ -1,6 +1,7 @@
 /** The requests as chains of logical blocks: a lettered badge, a line of text, and one tile per block of the table. */
 import { fitText, textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill, readable } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
+import { readable } from '../../ui/text.js';
 import { drawBadge } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
 import { fillOf } from './picture.js';
@@ -8,20 +9,17 @@ import { changing } from './pool-tiles.js';
 import { chainBox, LEVEL_WITH_ARROW } from './space.js';
 import { signOf } from './tile-cache.js';
 import { drawTile, hasFoot } from './tile.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('./picture.js').BlockView} BlockView */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./tile.js').Box} Box */
-/** @typedef {import('./tile-cache.js').TileCache} TileCache */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Request } from '../../core/types.d.ts' */
+/** @import { BlockView, PagesPicture } from './picture.js' */
+/** @import { Box } from './tile.js' */
+/** @import { TileCache } from './tile-cache.js' */
+/** @import { ChainRow } from './chain-layout.js' */
 
 /**
  * One tile of a chain, for hit tests and connectors. `gone`: the request has ended and the block holds something else now.
  * @typedef {{request: number, logical: number, block: number, box: Box, gone: boolean, lane: number}} ChainTile
  */
-
-/** @typedef {import('./chain-layout.js').ChainRow} ChainRow */
 
 /** Does a block hold something else than what a request that has ended left there?
  * @typedef {(request: Request, logical: number, block: number) => boolean} IsGone */

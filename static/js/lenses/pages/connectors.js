@@ -1,9 +1,8 @@
 /** Lines from a logical block to its physical one: in the gutters only, never behind a tile. */
 import { hueOf, hueOutline } from '../shared/request-hues.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./chains.js').ChainTile} ChainTile */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { ChainTile } from './chains.js' */
+/** @import { Box } from './tile.js' */
 
 /** Lines at the same time. */
 export const MOST_LINES = 8;

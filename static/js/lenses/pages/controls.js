@@ -1,8 +1,7 @@
 /** The controls above the pages lens: what a tile means, how the pool is arranged, what a slab reserves. */
 import { h, setAttribute } from '../../ui/dom.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/store.js').Ui} Ui */
+/** @import { Ui } from '../../ui/store.js' */
 
 const ARRANGEMENTS = /** @type {const} */ (['address', 'prefix']);
 

@@ -17,18 +17,15 @@ import { drawSlabs } from './slab-bars.js';
 import { SlabHistory } from './slab.js';
 import { blockAt, layoutPool, poolBox } from './space.js';
 import { TileCache } from './tile-cache.js';
-
-/** @typedef {import('../../ui/canvas.js').CanvasStack} CanvasStack */
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Selection} Selection */
-/** @typedef {import('./chain-layout.js').ChainRow} ChainRow */
-/** @typedef {import('./chains.js').ChainTile} ChainTile */
-/** @typedef {import('./moves.js').Move} Move */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./space.js').PagesSpace} PagesSpace */
-/** @typedef {import('./queue.js').QueueTile} QueueTile */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { CanvasStack } from '../../ui/canvas.js' */
+/** @import { Ctx, Request, Selection } from '../../core/types.d.ts' */
+/** @import { ChainRow } from './chain-layout.js' */
+/** @import { ChainTile } from './chains.js' */
+/** @import { Move } from './moves.js' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { PagesSpace } from './space.js' */
+/** @import { QueueTile } from './queue.js' */
+/** @import { Box } from './tile.js' */
 
 export class PagesFrame {
   /** @type {PagesPicture|null} */

@@ -1,16 +1,15 @@
 /** Headings of the parts of the pages lens, with the figures that belong to them. */
 import { poolCounts } from '../../core/selectors.js';
 import { textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill } from '../../ui/text.js';
+import { count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { slabComputed } from './slab-bars.js';
 import { holesOf } from './slab.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./held.js').Held} Held */
-/** @typedef {import('./space.js').PagesSpace} PagesSpace */
-/** @typedef {import('./slab.js').SlabState} SlabState */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Held } from './held.js' */
+/** @import { PagesSpace } from './space.js' */
+/** @import { SlabState } from './slab.js' */
+/** @import { Box } from './tile.js' */
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesSpace} space @param {Held} held

@@ -1,9 +1,8 @@
 /** What requests hold at a progress of a step: whose block tables count, how many entries each has. Pure. */
 import { within } from '../../core/phases.js';
 import { lerp, span } from '../../ui/canvas.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
+/** @import { World } from '../../core/types.d.ts' */
+/** @import { PagesPicture } from './picture.js' */
 
 /** `seq`: up to which record slabs have come and gone. @typedef {{world: World, computed: (id: number) => number, seq: number}} Held */
 

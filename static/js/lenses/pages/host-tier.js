@@ -1,12 +1,9 @@
 /** The host tier: blocks in ordinary memory, of swapped requests by letter and of cached prefixes hatched. */
 import { layoutPool, poolBox } from './space.js';
 import { drawTile } from './tile.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./picture.js').BlockView} BlockView */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { PagesPicture, BlockView } from './picture.js' */
+/** @import { Box } from './tile.js' */
 
 /** How many host blocks have a place: all that there are, or up to the last one in use. @param {PagesPicture} picture @param {number} size of the tier, 0 when it is not known */
 export function hostCount(picture, size) {

@@ -2,10 +2,9 @@
  * The pages lens: requests as chains of logical blocks, the physical pool, the free queue with the block that is taken
  * next, and the same requests in a contiguous allocator.
  */
-import { CanvasStack, SizeWatch } from '../../ui/canvas.js';
-import { h, replace, setText } from '../../ui/dom.js';
-import { Tip } from '../../ui/tip.js';
+import { h, setText } from '../../ui/dom.js';
 import { BlockHistory } from '../shared/block-history.js';
+import { LensShell } from '../shared/lens-shell.js';
 import { texts } from '../shared/texts.js';
 import { PagesControls } from './controls.js';
 import { PagesFrame } from './frame.js';
@@ -13,61 +12,36 @@ import { hostCount } from './host-tier.js';
 import { PagesPicture } from './picture.js';
 import { pagesSpace } from './space.js';
 import { blockText, describePages, fillPagesTable, hostText, tileText } from './text.js';
-
-/** @typedef {import('../../core/types.d.ts').Ctx} Ctx */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('./space.js').PagesSpace} PagesSpace */
-
-const TABLE_MS = 800;
+/** @import { Ctx, Request, Scene } from '../../core/types.d.ts' */
+/** @import { PagesSpace } from './space.js' */
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
 export function create(root, ctx) {
   return new PagesLens(root, ctx);
 }
 
-class PagesLens {
+class PagesLens extends LensShell {
   /** @type {PagesPicture|null} */
   picture = null;
   /** @type {PagesSpace|null} */
   space = null;
   progress = 0;
   stale = true;
-  tableAt = 0;
   cursorBlock = 0;
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    this.root = root;
-    this.ctx = ctx;
+    const sheet = h('div', { class: 'lens-sheet' });
+    super(root, ctx, h('div', { class: 'lens-canvas lens-scroll', role: 'group', 'aria-label': texts.pages.label }, sheet),
+      { cursor: texts.pages.cursor, option: 'pages-block', sheet, canvases: ['pool', 'motion'], pages: false });
+    this.empty.classList.add('lens-empty-corner');
     this.history = new BlockHistory(ctx.log);
-    this.canvasBox = h('div', { class: 'lens-canvas lens-scroll', role: 'group', 'aria-label': texts.pages.label });
-    this.sheet = h('div', { class: 'lens-sheet' });
-    this.stack = new CanvasStack(this.sheet, ['pool', 'motion']);
     this.frame = new PagesFrame(this.stack, ctx, (request, logical, block) => this.#goneSince(request, logical, block) !== null);
-    this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'pages-block', 'aria-selected': 'false' });
-    this.cursor = h('div', { class: 'lens-cursor', role: 'listbox', tabindex: 0, 'aria-label': texts.pages.cursor, 'aria-activedescendant': 'pages-block' }, this.option);
-    this.empty = h('div', { class: 'column lens-empty lens-empty-corner', hidden: true });
-    this.table = h('table', {});
-    this.sheet.append(this.cursor, this.empty);
-    this.canvasBox.append(this.sheet);
-    this.tip = new Tip(this.sheet);
     this.controls = new PagesControls(ctx.ui);
     /** Where the keys stand in the tree. */
     this.cursorKey = '';
-    root.append(this.controls.element, this.canvasBox, h('div', { class: 'visually-hidden' }, this.table));
-    this.size = new SizeWatch(this.canvasBox, () => ctx.ui.changes.emit('ui'));
-    this.#listen();
-  }
-
-  #listen() {
-    const { sheet, cursor } = this;
-    sheet.addEventListener('pointermove', (event) => this.#point(event));
-    sheet.addEventListener('pointerleave', () => this.#leave());
-    sheet.addEventListener('click', (event) => this.#click(event));
-    cursor.addEventListener('keydown', (event) => this.#key(event));
-    cursor.addEventListener('focus', () => this.#moveCursor(this.cursorBlock));
-    cursor.addEventListener('blur', () => this.#leave());
+    this.mount(this.controls.element, this.box);
+    this.listen(sheet);
   }
 
   /** @param {Scene} scene */
@@ -87,27 +61,21 @@ class PagesLens {
     this.frame.reset(this.picture, space, numHost);
     this.stale = true;
     this.#emptyState();
-    const now = performance.now();
-    if (!ctx.timeline.moving || now - this.tableAt > TABLE_MS) {
-      this.tableAt = now;
-      this.#tell();
-    }
+    this.tellInTime();
   }
 
   #emptyState() {
-    const { empty, picture, ctx, space } = this;
-    const none = picture !== null && picture.after.requests.size === 0;
+    const { empty, picture, space } = this;
     if (space) {
       empty.style.top = `${space.chains.y + space.heading}px`;
       empty.style.left = `${space.chains.x}px`;
       empty.style.width = `${space.chains.width}px`;
     }
-    if (empty.hidden !== none) return;
-    empty.hidden = !none;
-    if (none) replace(empty, h('p', {}, texts.pages.noRequest), h('button', { type: 'button', class: 'primary', on: { click: () => ctx.ui.set({ drawerOpen: true }) } }, texts.pages.noRequestAction));
+    this.showEmpty(picture?.after.requests.size === 0 ? 'none' : '', () => [h('p', {}, texts.pages.noRequest), this.drawerButton(texts.pages.noRequestAction)]);
   }
 
-  #tell() {
+  /** @override */
+  tell() {
     const { picture } = this;
     if (!picture) return;
     this.frame.tree?.show(picture.after);
@@ -117,7 +85,7 @@ class PagesLens {
 
   /** @param {Scene} scene @returns {string} */
   describe(scene) {
-    this.#tell();
+    this.tell();
     return describePages(scene.after);
   }
 
@@ -144,15 +112,15 @@ class PagesLens {
 
   /** @param {MouseEvent} event */
   #hit(event) {
-    const area = this.sheet.getBoundingClientRect();
-    return this.frame.hit(event.clientX - area.left, event.clientY - area.top);
+    const { x, y } = this.at(event);
+    return this.frame.hit(x, y);
   }
 
-  /** @param {PointerEvent} event */
-  #point(event) {
+  /** @override @param {PointerEvent} event */
+  point(event) {
     const { picture, ctx } = this;
     const { selection, tile, host } = this.#hit(event);
-    this.canvasBox.classList.toggle('pointing', selection !== null);
+    this.box.classList.toggle('pointing', selection !== null);
     ctx.ui.hover(selection);
     if (picture && host !== null) return this.tip.show(event, hostText(picture.after, host));
     if (!picture || !selection) return this.tip.hide();
@@ -163,35 +131,29 @@ class PagesLens {
     return undefined;
   }
 
-  #leave() {
-    this.ctx.ui.hover(null);
-    this.tip.hide();
-  }
-
-  /** @param {MouseEvent} event */
-  #click(event) {
+  /** @override @param {MouseEvent} event */
+  click(event) {
     const { selection } = this.#hit(event);
     if (selection) this.ctx.ui.pin(selection);
     else if (this.ctx.ui.selection.pinned) this.ctx.ui.clear();
     if (selection?.kind === 'block') this.cursorBlock = selection.block;
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const { pool, tree } = this.frame;
-    if (!pool || !this.picture) return;
-    /** @type {Record<string, number>} */
-    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -pool.columns, ArrowDown: pool.columns, Home: -1e9, End: 1e9 };
-    if (event.key in moves && tree) this.#moveInTree(event.key);
-    else if (event.key in moves) this.#moveCursor(this.cursorBlock + moves[event.key]);
-    else if (event.key === 'Enter') this.#pin();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+  /** Over the blocks of the pool, then those of the host tier. @override @param {number} columns @param {number} rows @param {string} [key] */
+  move(columns, rows, key) {
+    const { pool, tree, numHost } = this.frame;
+    if (key && (!pool || !this.picture)) return false;
+    if (key && tree) return this.#moveInTree(key);
+    const numBlocks = this.picture?.after.numBlocks ?? 1;
+    this.cursorBlock = Math.max(0, Math.min(numBlocks + numHost - 1, this.cursorBlock + columns + rows * (pool?.columns ?? 0)));
+    this.cursorKey = '';
+    this.ctx.ui.hover(this.cursorBlock < numBlocks ? { kind: 'block', block: this.cursorBlock } : null);
+    this.#cursorValue();
   }
 
-  #pin() {
+  /** @override */
+  enter() {
+    if (!this.frame.pool || !this.picture) return false;
     const { picture, cursorBlock, ctx } = this;
     const numBlocks = picture?.after.numBlocks ?? 0;
     const owner = picture?.after.host.get(cursorBlock - numBlocks)?.requestId ?? null;
@@ -217,15 +179,6 @@ class PagesLens {
     this.#cursorValue();
   }
 
-  /** Over the blocks of the pool, then those of the host tier. @param {number} block */
-  #moveCursor(block) {
-    const numBlocks = this.picture?.after.numBlocks ?? 1;
-    this.cursorBlock = Math.max(0, Math.min(numBlocks + this.frame.numHost - 1, block));
-    this.cursorKey = '';
-    this.ctx.ui.hover(this.cursorBlock < numBlocks ? { kind: 'block', block: this.cursorBlock } : null);
-    this.#cursorValue();
-  }
-
   #cursorValue() {
     const { picture, option, ctx, frame } = this;
     if (!picture) return;
@@ -239,11 +192,5 @@ class PagesLens {
     option.setAttribute('aria-selected', String(pinned?.kind === 'block' && pinned.block === this.cursorBlock));
     const words = this.cursorBlock < after.numBlocks ? blockText(after, this.cursorBlock) : hostText(after, this.cursorBlock - after.numBlocks);
     setText(option, node && frame.tree ? `${frame.tree.describe(after, node)}${node.blocks.length > 0 ? ` ${words}` : ''}` : words);
-  }
-
-  destroy() {
-    this.size.disconnect();
-    this.tip.remove();
-    this.root.replaceChildren();
   }
 }

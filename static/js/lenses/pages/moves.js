@@ -1,10 +1,9 @@
 /** What moves between blocks and tiers in a step, as arrows: a copy within the pool, out to the host tier, and back. */
 import { lerp, roundRect } from '../../ui/canvas.js';
 import { fillHue, hueOf, hueOutline } from '../shared/request-hues.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { StepInfo } from '../../core/types.d.ts' */
+/** @import { Box } from './tile.js' */
 
 /** A block's entries on their way. `host` says which end lies in the host tier; `request` null: a cached prefix.
  * @typedef {{kind: 'copy'|'out'|'in', from: number, to: number, request: number|null}} Move */

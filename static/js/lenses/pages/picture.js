@@ -5,12 +5,7 @@
 import { phasesOf, within } from '../../core/phases.js';
 import { apply } from '../../core/reducer.js';
 import { clamp, span } from '../../ui/canvas.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../../core/types.d.ts').Scene} Scene */
-/** @typedef {import('../../core/types.d.ts').StepInfo} StepInfo */
-/** @typedef {import('../../core/types.d.ts').Phases} Phases */
+/** @import { World, Request, Scene, StepInfo, Phases } from '../../core/types.d.ts' */
 
 /**
  * How a block looks now.
@@ -29,7 +24,7 @@ import { clamp, span } from '../../ui/canvas.js';
 let between = null;
 
 /** The world once a step has its blocks and before anything is written. @param {World} before @param {StepInfo} step @returns {World} */
-export function scheduledWorld(before, step) {
+function scheduledWorld(before, step) {
   if (between?.step === step) return between.world;
   const world = before.clone();
   for (let i = 0; i < step.events.length; i += 1) {

@@ -4,11 +4,10 @@ import { texts } from '../shared/texts.js';
 import { poolBox } from './space.js';
 import { signOf } from './tile-cache.js';
 import { drawTile } from './tile.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./space.js').layoutPool} LayoutPool */
-/** @typedef {import('./tile-cache.js').TileCache} TileCache */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { layoutPool as LayoutPool } from './space.js' */
+/** @import { TileCache } from './tile-cache.js' */
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture

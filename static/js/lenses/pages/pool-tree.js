@@ -1,16 +1,15 @@
 /** The pool arranged as a tree of prefixes: made anew for the world that is shown. */
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { changing } from './pool-tiles.js';
 import { drawTree, nodeText } from './prefix-draw.js';
 import { layoutTree } from './prefix-layout.js';
 import { prefixTree, readingOrder } from './prefix-tree.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./prefix-tree.js').TreeNode} TreeNode */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { World } from '../../core/types.d.ts' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { TreeNode } from './prefix-tree.js' */
+/** @import { Box } from './tile.js' */
 
 export class PoolTree {
   /** @type {ReturnType<typeof layoutTree>} */

@@ -1,15 +1,14 @@
 /** Draws the pool as a tree of prefixes: tokens in each block, requests at their last one. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
-import { fill, readable } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
+import { readable } from '../../ui/text.js';
 import { drawBadge, fillHue, hueOutline } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./prefix-layout.js').TreeLayout} TreeLayout */
-/** @typedef {import('./prefix-layout.js').TreePlace} TreePlace */
-/** @typedef {import('./prefix-tree.js').TreeNode} TreeNode */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { World } from '../../core/types.d.ts' */
+/** @import { TreeLayout, TreePlace } from './prefix-layout.js' */
+/** @import { TreeNode } from './prefix-tree.js' */
+/** @import { Box } from './tile.js' */
 
 /** @param {World} world @param {TreeNode} node @param {number} from @param {number} to @returns {string} */
 export function nodeText(world, node, from = 0, to = node.tokens.length) {

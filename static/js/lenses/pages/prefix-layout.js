@@ -1,7 +1,7 @@
 /** Where the nodes of the prefix tree stand: one column per block of a prompt, one row per branch. Pure. */
 
-/** @typedef {import('./prefix-tree.js').TreeNode} TreeNode */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { TreeNode } from './prefix-tree.js' */
+/** @import { Box } from './tile.js' */
 
 /** A place of the picture: one node, or a run of nodes between which nothing branches. @typedef {{nodes: TreeNode[], box: Box, row: number}} TreePlace */
 /** @typedef {{places: TreePlace[], lines: {from: TreePlace, to: TreePlace}[], numHidden: number, step: number}} TreeLayout */

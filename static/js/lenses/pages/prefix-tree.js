@@ -3,8 +3,8 @@
  * tree branches. Requests hang at their last block. A pure function of a world and of what was cached after what.
  */
 
-/** @typedef {import('../../core/log.js').Log} Log */
-/** @typedef {import('../../core/types.d.ts').World} World */
+/** @import { Log } from '../../core/log.js' */
+/** @import { World } from '../../core/types.d.ts' */
 
 /**
  * @typedef {object} TreeNode

@@ -1,13 +1,12 @@
 /** The free queue: blocks that nobody uses, head first, and the mark under the one that is taken next. */
 import { fitText, lerp, textWidth, useFont } from '../../ui/canvas.js';
-import { fill } from '../../ui/text.js';
+import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { QUEUE_NOTE, queuePlaces, TILE_SHAPE } from './space.js';
 import { drawTile } from './tile.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./picture.js').PagesPicture} PagesPicture */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { PagesPicture } from './picture.js' */
+/** @import { Box } from './tile.js' */
 
 const GAP = 6;
 

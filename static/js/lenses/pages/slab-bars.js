@@ -1,14 +1,13 @@
 /** Two bars on one scale: what contiguous slabs would reserve, and what pages reserve; and both wastes as figures. */
 import { fitText, hatch, textWidth, useFont } from '../../ui/canvas.js';
-import { count, fill, percent } from '../../ui/text.js';
+import { count, fill, percent } from '../../ui/format.js';
 import { fillHue, hueOf } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
 import { holesOf } from './slab.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('./slab.js').SlabState} SlabState */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { World } from '../../core/types.d.ts' */
+/** @import { SlabState } from './slab.js' */
+/** @import { Box } from './tile.js' */
 
 /** Slots reserved, and those of them that hold an entry. @typedef {{reserved: number, filled: number}} Use */
 
@@ -17,7 +16,7 @@ import { holesOf } from './slab.js';
 /** Entries that a request holds now, also between two steps. @typedef {(request: number) => number} Computed */
 
 /** @param {SlabState} state @param {Computed} computed @returns {{use: Use, stretches: Stretch[]}} */
-export function slabUse(state, computed) {
+function slabUse(state, computed) {
   const stretches = state.slabs.map(({ request, start, size }) => ({ request, start, size, filled: Math.min(size, computed(request)) }));
   return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
@@ -27,7 +26,7 @@ const SHARED = -1;
 
 /** Blocks in use, laid end to end: first those that several use, each once, then by request. @param {World} world @param {Computed} computed
  * @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
-export function pagedUse(world, computed) {
+function pagedUse(world, computed) {
   /** @type {Stretch[]} */
   const stretches = [];
   /** Where each block is in its users' tables, and who they are. @type {Map<number, {logical: number, users: number[]}>} */
@@ -67,7 +66,7 @@ function sum(stretches, what) {
 }
 
 /** Share of the reserved slots that hold nothing. @param {Use} use @returns {number|null} */
-export function wasteOf({ reserved, filled }) {
+function wasteOf({ reserved, filled }) {
   return reserved > 0 ? (reserved - filled) / reserved : null;
 }
 

@@ -3,14 +3,14 @@
  * first fit, over as many slots as the pool has; it is freed when it ends and never moved. A pure fold over events.
  */
 
-/** @typedef {import('../../core/log.js').Log} Log */
+/** @import { Log } from '../../core/log.js' */
 
 /** One request in its slab. @typedef {{request: number, start: number, size: number}} Slab */
 /** @typedef {{slabs: Slab[], refused: {request: number, size: number}[]}} SlabState */
 /** @typedef {{seq: number, request: number, size: number}} Change `size` 0: the request ended */
 
 /** The start of the first hole that is long enough, or -1. @param {readonly Slab[]} slabs by start @param {number} size @param {number} capacity */
-export function firstFit(slabs, size, capacity) {
+function firstFit(slabs, size, capacity) {
   let start = 0;
   for (const slab of slabs) {
     if (slab.start - start >= size) return start;

@@ -1,7 +1,7 @@
 /** How the stage of the pages lens is divided, and where tiles stand in it. Pure functions of size and counts. */
 
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { Box } from './tile.js' */
 
 /**
  * @typedef {object} PagesSpace

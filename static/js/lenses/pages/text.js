@@ -1,16 +1,14 @@
 /** The pages lens in words. */
 import { poolCounts } from '../../core/selectors.js';
-import { h, replace } from '../../ui/dom.js';
-import { fill } from '../../ui/text.js';
+import { replace } from '../../ui/dom.js';
+import { fill } from '../../ui/format.js';
+import { rowOf, tableParts } from '../../ui/table.js';
 import { texts } from '../shared/texts.js';
 import { hostCounts } from './headings.js';
 import { fillOf } from './picture.js';
-
-/** @typedef {import('../../core/types.d.ts').World} World */
-/** @typedef {import('../../core/types.d.ts').Request} Request */
-/** @typedef {import('../shared/block-history.js').BlockHistory} BlockHistory */
-/** @typedef {import('./chains.js').ChainTile} ChainTile */
-/** @typedef {import('./pool-tree.js').PoolTree} PoolTree */
+/** @import { World, Request } from '../../core/types.d.ts' */
+/** @import { ChainTile } from './chains.js' */
+/** @import { PoolTree } from './pool-tree.js' */
 
 /** @param {World} world @param {number} block @returns {string} */
 export function blockText(world, block) {
@@ -68,25 +66,20 @@ export function fillPagesTable(table, world, requests, isGone, tree) {
   const state = texts.pages.state;
   const rows = requests.flatMap((request) => {
     const blocks = request.lastTable ?? request.table;
-    if (blocks.length === 0 && request.state !== 'finished') return [h('tr', {}, h('th', { scope: 'row' }, request.letter), h('td', {}, '–'), h('td', {}, '–'), h('td', {}, state[request.state]))];
+    if (blocks.length === 0 && request.state !== 'finished') return [rowOf(request.letter, '–', '–', state[request.state])];
     return blocks.map((block, logical) => {
       const over = request.state === 'finished';
       const gone = over && (block < 0 || isGone(request, logical, block));
-      return h('tr', {}, h('th', { scope: 'row' }, request.letter), h('td', {}, logical), h('td', {}, block < 0 ? '–' : block),
-        h('td', {}, gone ? texts.pages.tile.gone : block < 0 ? '' : blockText(world, block)));
+      return rowOf(request.letter, logical, block < 0 ? '–' : block, gone ? texts.pages.tile.gone : block < 0 ? '' : blockText(world, block));
     });
   });
   for (const id of [...world.host.keys()].sort((a, b) => a - b)) {
     const letter = world.requests.get(world.host.get(id)?.requestId ?? -1)?.letter ?? '–';
-    rows.push(h('tr', {}, h('th', { scope: 'row' }, letter), h('td', {}, '–'), h('td', {}, fill(texts.pages.tree.host, { host: id })), h('td', {}, hostText(world, id))));
+    rows.push(rowOf(letter, '–', fill(texts.pages.tree.host, { host: id }), hostText(world, id)));
   }
   for (const node of tree?.nodes ?? []) {
     const place = node.blocks.length > 0 ? node.blocks.join(' = ') : node.host === null ? '–' : fill(texts.pages.tree.host, { host: node.host });
-    rows.push(h('tr', {}, h('th', { scope: 'row' }, node.owners.map((id) => world.requests.get(id)?.letter ?? '').join(' ') || '–'), h('td', {}, node.depth), h('td', {}, place), h('td', {}, tree?.describe(world, node) ?? '')));
+    rows.push(rowOf(node.owners.map((id) => world.requests.get(id)?.letter ?? '').join(' ') || '–', node.depth, place, tree?.describe(world, node) ?? ''));
   }
-  replace(table, rows.length > 0 && [
-    h('caption', {}, t.caption),
-    h('thead', {}, h('tr', {}, [t.request, t.logical, t.physical, t.state].map((text) => h('th', { scope: 'col' }, text)))),
-    h('tbody', {}, rows.slice(-300)),
-  ]);
+  replace(table, rows.length > 0 && tableParts(t.caption, [t.request, t.logical, t.physical, t.state], rows.slice(-300)));
 }

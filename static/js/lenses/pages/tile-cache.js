@@ -1,6 +1,6 @@
 /** Tiles on a canvas that is not cleared: a tile is painted again only when it looks different from the last time. */
 
-/** @typedef {import('./tile.js').Box} Box */
+/** @import { Box } from './tile.js' */
 
 export class TileCache {
   /** @type {Map<string, {sign: string, box: Box, margin: number}>} */

@@ -2,10 +2,9 @@
 import { hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { fillHue, hueOutline } from '../shared/request-hues.js';
 import { slotGrid, traceSlots } from './slot-grid.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
-/** @typedef {import('./picture.js').BlockView} BlockView */
-/** @typedef {import('./slot-grid.js').SlotGrid} SlotGrid */
+/** @import { Palette } from '../../ui/palette.js' */
+/** @import { BlockView } from './picture.js' */
+/** @import { SlotGrid } from './slot-grid.js' */
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
 

@@ -2,7 +2,7 @@
  * What happened to each block, so that an old entry can say since when it is gone. Follows the log as it grows.
  */
 
-/** @typedef {import('../../core/log.js').Log} Log */
+/** @import { Log } from '../../core/log.js' */
 /** @typedef {{seq: number, kind: 'allocated'|'evicted'|'shared'|'blanked', request: number|null}} Happening */
 
 export class BlockHistory {

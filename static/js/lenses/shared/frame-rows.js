@@ -2,8 +2,8 @@
  * Reading attention out of frame packs. Every figure of attention on the page comes from here, and so from frames.
  */
 
-/** @typedef {import('../../core/frames.js').Frames} Frames */
-/** @typedef {import('../../core/types.d.ts').Pack} Pack */
+/** @import { Frames } from '../../core/frames.js' */
+/** @import { Pack } from '../../core/types.d.ts' */
 
 /**
  * One row of weights over the columns of a frame. `bin` tokens are summed in one column.

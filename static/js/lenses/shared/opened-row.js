@@ -3,10 +3,9 @@
  */
 import { clamp, fitText, roundRect, span, textWidth, useFont } from '../../ui/canvas.js';
 import { weightOf } from './frame-rows.js';
-
-/** @typedef {import('../cache/columns.js').ColumnEdges} ColumnEdges */
-/** @typedef {import('./frame-rows.js').WeightRow} WeightRow */
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
+/** @import { ColumnEdges } from '../cache/columns.js' */
+/** @import { WeightRow } from './frame-rows.js' */
+/** @import { Palette } from '../../ui/palette.js' */
 
 /**
  * A rectangle of a bar and the tokens it stands for. `peak` is the token that gets most of it, null where the frame does

@@ -1,7 +1,6 @@
 /** Hue and pattern of a request: four hues in order; from the fifth request on a pattern tells them apart, and always the letter. */
 import { roundRect, stripes, useFont } from '../../ui/canvas.js';
-
-/** @typedef {import('../../ui/palette.js').Palette} Palette */
+/** @import { Palette } from '../../ui/palette.js' */
 
 const NUM_HUES = 4;
 

@@ -1,7 +1,6 @@
 /** How a token is called in a label on canvas: never raw bytes, never invisible. */
 import { clip, readable } from '../../ui/text.js';
-
-/** @typedef {import('../../core/types.d.ts').Piece} Piece */
+/** @import { Piece } from '../../core/types.d.ts' */
 
 /** @param {Piece|undefined} piece @param {number} position @returns {string} */
 export function tokenName(piece, position) {
