@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kvviz.model.loading import LoadedModel
 
 #: Fixtures of tests that drive a browser.
-pytest_plugins = ("tests.support.browser", "tests.support.lens_site")
+pytest_plugins = ("tests.support.tab",)
 
 MARKERS = (
     "weights: needs the default model's weights, which are downloaded when they are missing",

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from kvviz.log.world import World
+from tests.support.accessibility import LOOKS, faults_of
 from tests.support.batch_logs import batch_log, load_log
-from tests.support.lens_site import show
+from tests.support.browser import ask
+from tests.support.lens_site import show, show_in
 
 MODEL = """async ({header, records, cut}) => {
   const [{Log}, {BatchModel}, {latencyOf}] = await Promise.all(
@@ -31,14 +33,13 @@ MODEL = """async ({header, records, cut}) => {
 
 
 @pytest.fixture
-def attention() -> None:
-    """The batch lens asks for no frames."""
+def page(lens_page: Any) -> Any:
+    return lens_page
 
 
 def fold(page: Any, log: tuple[dict[str, Any], list[list[Any]]], cut: int = 10_000) -> dict[str, Any]:
-    page.wait_for_function("window.ready")
     header, records = log
-    return dict(page.evaluate(MODEL, {"header": header, "records": records, "cut": cut}))
+    return dict(ask(page, MODEL, {"header": header, "records": records, "cut": cut}))
 
 
 class Expected:
@@ -329,17 +330,13 @@ def test_hundreds_of_steps_and_requests_fit(page: Any) -> None:
         assert page.evaluate("stage.numFailures") == 0
 
 
-def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_in_rows_with_buttons(page: Any, busy: Any, look: str) -> None:
     header, records = busy
     half = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 20)
-    for size in ((1060, 600), (390, 480)):
-        show(page, (header, records[:half]), "batch", size)
-        page.evaluate("go(9)")
-        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-        options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
-        results = axe.Axe().run(page, context="#stage", options=options)
-        assert results.violations_count == 0, results.generate_report()
+    show_in(page, (header, records[:half]), "batch", look)
+    page.evaluate("go(9)")
+    assert faults_of(page, "#stage") == []
 
 
 def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy: Any) -> None:
@@ -350,9 +347,9 @@ def test_the_batch_is_the_same_when_the_log_begins_in_the_middle(page: Any, busy
     cut = next(seq for seq, _, event in records if event["type"] == "step_started" and event["step"] == 18)
     for record in records[:cut]:
         world.apply(record)
-    page.wait_for_function("window.ready")
     checkpoint = json.loads(json.dumps(world.to_json()))
-    found = page.evaluate(
+    found = ask(
+        page,
         """async ({header, records, checkpoint, firstSeq}) => {
           const [{Log}, {BatchModel}] = await Promise.all(
             ['core/log', 'lenses/batch/model'].map((name) => import(`/static/js/${name}.js`)));

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import statistics
 from itertools import pairwise
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.accessibility import LOOKS, faults_of
+from tests.support.browser import ask
 from tests.support.compare_logs import (
     FOUR,
     REFERENCE,
@@ -21,7 +22,7 @@ from tests.support.compare_logs import (
     no_cache_log,
     probe_log,
 )
-from tests.support.lens_site import show
+from tests.support.lens_site import show, show_in
 from tests.support.page_logs import positions
 
 Log = tuple[dict[str, Any], list[list[Any]]]
@@ -34,7 +35,7 @@ FOLD = """async ({header, records, order}) => {
   log.begin({header, logId: 'a', sessionId: 's', kind: 'recording', firstSeq: 0, checkpoint: null});
   log.append(records);
   timeline.keyframes.advance(1e9);
-  const worlds = (order ?? []).map((k) => JSON.stringify(toCheckpoint(timeline.keyframes.at(k))));
+  const worlds = (order ?? []).map((k) => toCheckpoint(timeline.keyframes.at(k)));
   return {worlds, wrong: timeline.keyframes.wrong, marks: log.marks, head: timeline.head,
     probes: timeline.keyframes.at(timeline.head).probes.length};
 }"""
@@ -58,24 +59,17 @@ CAPTIONS = """async ({header, records}) => {
 
 
 @pytest.fixture
-def attention() -> None:
-    """These lenses ask for no frames here."""
+def page(lens_page: Any) -> Any:
+    return lens_page
 
 
 def fold(page: Any, log: Log, order: list[int] | None = None) -> dict[str, Any]:
-    page.wait_for_function("window.ready")
     header, records = log
-    return dict(page.evaluate(FOLD, {"header": header, "records": records, "order": order}))
+    return dict(ask(page, FOLD, {"header": header, "records": records, "order": order}))
 
 
 def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600), lens: str = "compare") -> None:
     show(page, log, lens, size)
-    if page.locator("link[data-compare]").count() == 0:
-        page.evaluate(
-            """() => new Promise((done) => { const link = document.createElement('link');
-              Object.assign(link, {rel: 'stylesheet', href: '/static/css/lenses/compare.css', onload: done});
-              link.dataset.compare = ''; document.head.append(link); })"""
-        )
     page.evaluate("go(timeline.head)")
     settle(page)
 
@@ -100,8 +94,8 @@ def test_fold_of_forgotten_entries_equals_python_in_any_order(page: Any, make: A
     order = [*range(last, -1, -1), *range(0, last + 1, 3), *range(last + 1)]
     found = fold(page, log, order)
     assert found["wrong"] is None
-    for position, text in zip(order, found["worlds"], strict=True):
-        assert json.loads(text) == expected[position], f"position {position}"
+    for position, world in zip(order, found["worlds"], strict=True):
+        assert world == expected[position], f"position {position}"
 
 
 def lie(log: Log, kind: str, change: Any) -> Log:
@@ -148,12 +142,11 @@ def test_marks_and_probes(page: Any, four: Log) -> None:
 
 
 def test_captions_say_what_differs_and_what_is_forgotten(page: Any) -> None:
-    page.wait_for_function("window.ready")
     said = ""
     logs = [compare_log(needle=True), compare_log(inside=False), compare_log((REFERENCE, FOUR[1])), no_cache_log()]
     for log in [*logs, forgetting_log(), forgetting_log(per_head=True), probe_log()]:
         header, records = log
-        texts = page.evaluate(CAPTIONS, {"header": header, "records": records})
+        texts = ask(page, CAPTIONS, {"header": header, "records": records})
         for text in texts:
             assert text.strip()
             assert not any(sign in text for sign in ("undefined", "{", "NaN", "  ", " ,", "..")), text
@@ -340,13 +333,10 @@ def test_inner_tabs_host_the_experiments(page: Any, four: Log) -> None:
     page.wait_for_function("document.querySelector('.compare-run')")
 
 
-@pytest.mark.parametrize(("size", "projector"), [((1100, 560), False), ((1920, 700), True), ((390, 330), False)])
-def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int], projector: bool) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page.set_viewport_size({"width": size[0], "height": size[1] + 60})
-    open_lens(page, compare_log(needle=True), size)
-    page.evaluate("(on) => { document.documentElement.dataset.projector = on; }", "on" if projector else "off")
-    page.evaluate("ctx.palette.refresh(); stage.dirty.add('theme'); draw()")
+@pytest.mark.parametrize("look", LOOKS)
+def test_nothing_overflows_and_axe_finds_nothing(page: Any, look: str) -> None:
+    show_in(page, compare_log(needle=True), "compare", look)
+    page.evaluate("go(timeline.head)")
     settle(page)
     wide = page.evaluate(
         """() => { const box = root.querySelector('.compare-scroll').getBoundingClientRect();
@@ -356,7 +346,7 @@ def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int
             .map((part) => part.className || part.tagName); }"""
     )
     assert wide == []
-    if projector:
+    if look == "projector":
         sizes = page.evaluate(
             """() => [...root.querySelectorAll('.compare-run *')]
               .filter((part) => [...part.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
@@ -366,12 +356,7 @@ def test_nothing_overflows_and_axe_finds_nothing(page: Any, size: tuple[int, int
         assert min(sizes) >= 22
         key = page.locator(".summary-value").evaluate_all("all => all.map((one) => getComputedStyle(one).fontSize)")
         assert set(key) == {"64px"}
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
-    for theme in ("dark", "light"):
-        page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
-        results = axe.Axe().run(page, context="#stage", options=options)
-        assert results.violations_count == 0, results.generate_report()
+    assert faults_of(page, "#stage") == []
 
 
 def test_forgotten_entries_are_gone_from_the_cache_lens(page: Any) -> None:

@@ -19,8 +19,10 @@ from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
+from tests.support.sampling import sample
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import letters_tokenizer
+from tests.support.tab import KeptScripts
 
 UNITS = {
     "": 1,
@@ -93,7 +95,7 @@ def show_end(page: Any, num_tokens: int) -> None:
     ],
 )
 def test_the_page_tells_the_figures_of_the_command_line(
-    lanes: tuple[str, ...], browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    lanes: tuple[str, ...], tab: Any, serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     model, output = tmp_path / "model", tmp_path / "run.kvviz"
     small = small_model("llama")
@@ -108,15 +110,16 @@ def test_the_page_tells_the_figures_of_the_command_line(
         *("--max-new-tokens", "20", "-o", str(output)),
     )
     assert Recording.open(output).header["lanes"][-1]["spec"] == lanes[-1]
-    with running(ServerConfig(replay_path=output)) as server:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+    with serve(ServerConfig(replay_path=output)) as server:
+        page = tab
+        page.set_viewport_size({"width": 1440, "height": 900})
         watched = Watched(page, server.url.split("/")[2])
         page.goto(f"{server.url}/?lens=compare")
         page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
         show_end(page, figures[0]["num_tokens"])
         check_table(page, figures, (*FIGURES, *TIMES))
         assert (watched.errors, watched.foreign) == ([], [])
-        page.close()
+        watched.leave()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +128,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     load = load_model(None, "float32", frame_bytes=limits.frame_bytes, max_pool_bytes=limits.max_pool_bytes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker, "NICENESS", 0)  # other tests beside it must not starve the model
-        with running(ServerConfig(recordings_dir=tmp_path_factory.mktemp("recordings"), first_prompt=None), load) as at:
+        config = ServerConfig(recordings_dir=tmp_path_factory.mktemp("recordings"), first_prompt=None)
+        with running(config, load, wrap=KeptScripts) as at:
             yield at
 
 
@@ -136,12 +140,13 @@ def has_ended(socket: Any) -> bool:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("preset", "needle"), [("bits", False), ("needle", True)])
+@pytest.mark.parametrize(("preset", "needle"), sample([("bits", False), ("needle", True)], 1))
 def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
-    preset: str, needle: bool, browser: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    preset: str, needle: bool, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """One click; then the same lanes by the command line in a session of its own tell the same figures."""
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page = tab
+    page.set_viewport_size({"width": 1440, "height": 900})
     watched = Watched(page, live.url.split("/")[2])
     page.goto(f"{live.url}/?lens=compare")
     wait_for(lambda: page.evaluate("() => kvviz.ctx.log.kind") == "live", 60)
@@ -176,4 +181,4 @@ def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
         assert [text == "found" for text in told] == [lane["needle_found"] for lane in figures]
     assert page.evaluate("() => kvviz.ctx.timeline.keyframes.wrong") is None
     assert (watched.errors, watched.foreign) == ([], [])
-    page.close()
+    watched.leave()

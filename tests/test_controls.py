@@ -15,6 +15,7 @@ from tests.support.page_logs import make_log
 from tests.support.page_model import page_load
 from tests.support.page_view import View
 from tests.support.running import Running, running
+from tests.support.tab import KeptScripts
 
 SCENARIOS = (
     "shared_prompt",
@@ -55,13 +56,13 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def live(recordings: Path) -> Iterator[Running]:
     config = ServerConfig(recordings_dir=recordings, first_prompt="why does it keep keys and values")
-    with running(config, page_load(forward_s=0.002)) as server:
+    with running(config, page_load(forward_s=0.002), wrap=KeptScripts) as server:
         yield server
 
 
 @pytest.fixture
-def view(browser: Any, live: Running) -> Iterator[View]:
-    view = View(browser, f"{live.url}/?session=live")
+def view(open_view: Any, live: Running) -> Iterator[View]:
+    view = open_view(f"{live.url}/?session=live")
     view.until(lambda state: state["kind"] == "live" and state["model"]["state"] == "ready")
     if view.state()["head"] == 0:
         view.run_to_the_end()
@@ -180,9 +181,9 @@ def test_a_scenario_is_named_to_the_engine_and_shown_in_its_lens(view: View) -> 
     assert view.page.locator("[data-scenario]").count() == len(SCENARIOS)
 
 
-def test_while_replaying_a_scenario_opens_its_recording(browser: Any, recordings: Path) -> None:
-    with running(ServerConfig(recordings_dir=recordings)) as server:
-        view = View(browser, f"{server.url}/")
+def test_while_replaying_a_scenario_opens_its_recording(open_view: Any, serve: Any, recordings: Path) -> None:
+    with serve(ServerConfig(recordings_dir=recordings)) as server:
+        view = open_view(f"{server.url}/")
         first = view.page.evaluate("kvviz.ctx.log.sessionId")
         view.press("KeyD")
         view.page.wait_for_selector("[data-scenario=twelve_users]:enabled")

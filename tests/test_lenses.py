@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.lens_site import LENSES, Attention, Site, show
+from tests.support.lens_site import Attention, Site, show
 from tests.support.page_logs import make_log, make_serving_log
+
+LENSES = ("cache", "attention", "pages", "batch")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,12 @@ def log() -> tuple[dict[str, Any], list[list[Any]]]:
 
 
 @pytest.fixture
-def attention(site: Site, log: tuple[dict[str, Any], list[list[Any]]]) -> Attention:
+def page(lens_page: Any) -> Any:
+    return lens_page
+
+
+@pytest.fixture(autouse=True)
+def attention(page: Any, site: Site, log: tuple[dict[str, Any], list[list[Any]]]) -> Attention:
     site.attention = Attention(*log)
     return site.attention
 
@@ -364,17 +371,6 @@ def test_the_picture_is_also_words_and_reachable_by_keys(page: Any, log: Any, le
     else:
         assert pinned["position"] == 2
         assert "token 2" in str(cursor.get_attribute("aria-valuetext"))
-
-
-@pytest.mark.parametrize("lens", LENSES)
-def test_axe_finds_nothing(page: Any, log: Any, lens: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    show(page, log, lens)
-    page.evaluate("async () => { go(9); await quiet(); }")
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
-    results = axe.Axe().run(page, context="#stage", options=options)
-    assert results.violations_count == 0, results.generate_report()
 
 
 @pytest.mark.parametrize("lens", LENSES)

@@ -17,14 +17,13 @@ from kvviz.log.event_log import EventLog
 from kvviz.log.world import World
 from kvviz.web.app import ServerConfig
 from kvviz.web.assets import find_assets
-from kvviz.web.plotly import SCRIPT, find_plotly
-from tests.support.browser import Watched
+from tests.support.accessibility import LOOKS, faults_of
+from tests.support.browser import Watched, ask
 from tests.support.compare_logs import forgetting_log, no_cache_log
-from tests.support.lens_site import show
+from tests.support.lens_site import show, show_in
 from tests.support.memory_fold import Log, memory_of
 from tests.support.page_logs import FakeRunner, WordText, make_log, make_serving_log
 from tests.support.page_logs import header as small_header
-from tests.support.running import running
 
 RECORDINGS = sorted(find_assets().recordings.glob("*.kvviz"))
 
@@ -50,8 +49,8 @@ FOLD = """async ({header, records, checkpoint, chunk}) => {
 
 
 @pytest.fixture
-def attention() -> None:
-    """This lens asks for no frames."""
+def page(lens_page: Any) -> Any:
+    return lens_page
 
 
 def read_recording(path: Path) -> Log:
@@ -63,7 +62,7 @@ def read_recording(path: Path) -> Log:
 def folded(page: Any, log: Log, checkpoint: Any = None, chunk: int = 10**9) -> list[dict[str, Any]]:
     header, records = log
     values = {"header": header, "records": records, "checkpoint": checkpoint, "chunk": chunk}
-    return list(page.evaluate(FOLD, values))
+    return list(ask(page, FOLD, values))
 
 
 def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
@@ -74,16 +73,9 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
             assert ours[name] == pytest.approx(theirs[name], abs=1e-6), f"position {position}: {name}"
 
 
-def open_lens(page: Any, log: Log, size: tuple[int, int] = (1060, 600)) -> None:
-    """The lens on a page that has its style sheet and plotly's script."""
-    page.route(f"**/vendor/{SCRIPT}", lambda route: route.fulfill(path=find_plotly() / SCRIPT))
-    show(page, log, "memory", size)
-    page.evaluate(
-        """() => new Promise((done) => { const link = document.createElement('link');
-          Object.assign(link, {rel: 'stylesheet', href: '/static/css/lenses/memory.css', onload: done});
-          document.head.append(link); })"""
-    )
-    page.evaluate("() => { window.lens = () => stage.lens; stage.dirty.add('size'); draw(); }")
+def open_lens(page: Any, log: Log) -> None:
+    show(page, log, "memory")
+    page.evaluate("stage.dirty.add('size'); draw()")
 
 
 def wait_for_chart(page: Any) -> None:
@@ -93,26 +85,6 @@ def wait_for_chart(page: Any) -> None:
 
 def in_bytes(number: str, unit: str) -> float:
     return float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
-
-
-def repeated(records: list[list[Any]], count: int) -> list[list[Any]]:
-    """At least so many records: the same run again and again, with other requests and later steps."""
-    num_steps = records[-1][2]["step"] if "step" in records[-1][2] else max(e.get("step", 0) for _, _, e in records)
-    num_requests = 1 + max(event.get("request_id", 0) for _, _, event in records)
-    out: list[list[Any]] = []
-    while len(out) < count:
-        lap = len(out) // len(records)
-        for _, us, event in records:
-            later = {**event}
-            for name, more in (("request_id", num_requests), ("parent_id", num_requests), ("step", num_steps)):
-                if name in later:
-                    later[name] += more * lap
-            if "chunks" in later:
-                later["chunks"] = [
-                    {**chunk, "request_id": chunk["request_id"] + num_requests * lap} for chunk in later["chunks"]
-                ]
-            out.append([len(out), us, later])
-    return out
 
 
 def layer(
@@ -285,6 +257,7 @@ def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:
             assert shown[chr(65 + int(request))] == pytest.approx(slots * per_token, rel=0.005)
     wait_for_chart(page)
     page.locator(".plot-numbers summary").click()
+    page.wait_for_selector(".plot-numbers tbody tr")
     rows = page.evaluate(
         """() => [...document.querySelectorAll('.plot-numbers tr')].map((row) =>
           [...row.children].map((cell) => cell.textContent.replaceAll(',', '')))"""
@@ -317,8 +290,8 @@ def test_more_than_eight_requests_are_grouped_and_named(page: Any) -> None:
     assert sum(text.startswith("Request ") for text in names) <= 8
     assert any(text.startswith("4 other requests") for text in names)
     total = page.evaluate(
-        """() => lens().parts.filter((part) => part.light === 'stored')
-          .reduce((sum, part) => sum + part.slots(lens().model.series.at(12)), 0)"""
+        """() => stage.lens.parts.filter((part) => part.light === 'stored')
+          .reduce((sum, part) => sum + part.slots(stage.lens.model.series.at(12)), 0)"""
     )
     assert total == at["stored"]
 
@@ -374,9 +347,22 @@ def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:
 
 def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:
     header, records = make_serving_log(num_requests=7)
-    many = repeated(records, 100_000)
-    costs = page.evaluate(
-        """async ({header, records}) => {
+    costs = ask(
+        page,
+        """async ({header, records: lap}) => {
+          // the same run again and again, with other requests and later steps
+          const count = (name) => Math.max(...lap.map(([, , event]) => event[name] ?? 0));
+          const numRequests = 1 + count('request_id'), numSteps = count('step'), records = [];
+          for (let n = 0; records.length < 100_000; n++) {
+            for (const [, us, event] of lap) {
+              const later = {...event}, request = numRequests * n;
+              if ('request_id' in later) later.request_id += request;
+              if ('parent_id' in later) later.parent_id += request;
+              if ('step' in later) later.step += numSteps * n;
+              later.chunks &&= later.chunks.map((chunk) => ({...chunk, request_id: chunk.request_id + request}));
+              records.push([records.length, us, later]);
+            }
+          }
           const [{Log}, {MemoryModel}, {partsOf, chartOf}] = await Promise.all(
             ['core/log', 'lenses/memory/model', 'lenses/memory/chart'].map((name) => import(`/static/js/${name}.js`)));
           const log = new Log();
@@ -395,7 +381,7 @@ def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:
             capacity: 192, weights: 0, crossing: null, hostBlocks: 0, range: [100.2, 149.5], light: null, size: 12});
           return {fold, chart, steps: series.head, points: picture.traces[0].x.length, near: near.traces[0].x};
         }""",
-        {"header": header, "records": many},
+        {"header": header, "records": records},
     )
     assert costs["steps"] > 3_000
     assert costs["points"] <= 321
@@ -404,13 +390,10 @@ def test_a_hundred_thousand_events_do_not_stall(page: Any) -> None:
     assert costs["chart"] < 1_500
 
 
-@pytest.mark.parametrize(("size", "projector"), [((1060, 560), False), ((1900, 640), True), ((390, 420), False)])
-def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int], projector: bool) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page.set_viewport_size({"width": size[0], "height": size[1] + 60})
-    page.evaluate("(on) => { document.documentElement.dataset.projector = on; }", "on" if projector else "off")
-    open_lens(page, make_serving_log(), size)
-    page.evaluate("go(14)")
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_and_nothing_runs_out(page: Any, look: str) -> None:
+    show_in(page, make_serving_log(), "memory", look)
+    page.evaluate("stage.dirty.add('size'); go(14)")
     wait_for_chart(page)
     wide = page.evaluate(
         """() => { const box = root.querySelector('.memory-scroll').getBoundingClientRect();
@@ -419,7 +402,7 @@ def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int]
             .map((part) => part.className || part.tagName); }"""
     )
     assert wide == []
-    if projector:
+    if look == "projector":
         small = page.evaluate(
             """() => [...root.querySelectorAll('*')].filter((part) => part.getClientRects().length > 0)
               .filter((part) => [...part.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
@@ -427,13 +410,7 @@ def test_axe_finds_nothing_and_nothing_runs_out(page: Any, size: tuple[int, int]
         )
         assert small == []
         assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('.memory-key')).fontSize)") >= 64
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    options = {"runOnly": {"type": "tag", "values": tags}, "rules": {"target-size": {"enabled": True}}}
-    for theme in ("dark", "light"):
-        page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
-        results = axe.Axe().run(page, context="#stage", options=options)
-        assert results.violations_count == 0, results.generate_report()
-    page.evaluate("document.documentElement.dataset.projector = 'off'")
+    assert faults_of(page, "#stage") == []
 
 
 def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:
@@ -453,12 +430,13 @@ def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:
     assert page.evaluate("stage.numFailures") == 0
 
 
-def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:
+def test_the_served_page_draws_it_under_its_policy(tab: Any, serve: Any) -> None:
     path = next(path for path in RECORDINGS if "swap" in path.name)
     header, records = read_recording(path)
     at = memory_of((header, records))[27]
-    with running(ServerConfig(replay_path=path)) as server:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+    with serve(ServerConfig(replay_path=path)) as server:
+        page = tab
+        page.set_viewport_size({"width": 1440, "height": 900})
         watched = Watched(page, f"127.0.0.1:{server.port}")
         page.goto(f"{server.url}/?lens=memory&step=27")
         page.wait_for_selector("#tab-memory[aria-selected=true]")
@@ -476,4 +454,4 @@ def test_the_served_page_draws_it_under_its_policy(browser: Any) -> None:
         assert href.startswith("calculator?model=llama-3.1-70b&gpu=h100&gpus=4")
         assert watched.errors == []
         assert watched.foreign == []
-        page.close()
+        watched.leave()

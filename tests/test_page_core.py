@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ import pytest
 
 from kvviz.events import EVENT_TYPES
 from kvviz.log.digest import digest
-from tests.support.browser import static_root
+from tests.support.browser import ask
 from tests.support.page_logs import header as make_header
 from tests.support.page_logs import make_log, positions
 from tests.support.serving import Load, run_load
-
-ORIGIN = "http://kvviz.test"
 
 SETUP = """async ({header, records, checkpoint, firstSeq}) => {
   const {Log} = await import('/static/js/core/log.js');
@@ -34,23 +31,12 @@ SETUP = """async ({header, records, checkpoint, firstSeq}) => {
 }"""
 
 
+WORLDS = "(order) => order.map((k) => toCheckpoint(timeline.keyframes.at(k)))"
+
+
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page that has the scripts but no server."""
-    page = browser.new_page()
-    root = static_root()
-
-    def answer(route: Any) -> None:
-        path = route.request.url.removeprefix(ORIGIN)
-        if path == "/":
-            route.fulfill(content_type="text/html", body="<!doctype html><title>test</title>")
-        else:
-            route.fulfill(content_type="text/javascript", path=root / path.removeprefix("/static/"))
-
-    page.route(f"{ORIGIN}/**", answer)
-    page.goto(f"{ORIGIN}/")
-    yield page
-    page.close()
+def page(lens_page: Any) -> Any:
+    return lens_page
 
 
 LOGS = {
@@ -66,13 +52,12 @@ LOGS = {
 def test_fold_equals_python_at_every_position_in_any_order(page: Any, name: str) -> None:
     header, records = make_log(**LOGS[name])
     expected = positions(header, records)
-    page.evaluate(SETUP, {"header": header, "records": records})
+    ask(page, SETUP, {"header": header, "records": records})
     last = len(expected) - 1
     assert page.evaluate("timeline.head") == last
     order = [*range(last, -1, -1), *range(0, last + 1, 3), *range(last + 1)]
-    found = page.evaluate("order => order.map(k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k))))", order)
-    for position, text in zip(order, found, strict=True):
-        assert json.loads(text) == expected[position], f"position {position}"
+    for position, found in zip(order, ask(page, WORLDS, order), strict=True):
+        assert found == expected[position], f"position {position}"
     assert page.evaluate("timeline.keyframes.advance(1e9)")
     assert page.evaluate("timeline.keyframes.wrong") is None
     finished = [record[2] for record in records if record[2]["type"] == "step_finished"]
@@ -102,7 +87,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 def open_load(page: Any, load: Load, records: list[list[Any]] | None = None) -> dict[str, Any]:
     header = make_header(load.config)
-    page.evaluate(SETUP, {"header": header, "records": load.records if records is None else records})
+    ask(page, SETUP, {"header": header, "records": load.records if records is None else records})
     return header
 
 
@@ -117,15 +102,13 @@ def test_fold_of_many_requests_equals_python(page: Any, name: str) -> None:
     finished = [record[2] for record in load.records if record[2]["type"] == "step_finished"]
     checks = page.evaluate("Array.from({length: timeline.head}, (_, k) => timeline.keyframes.at(k + 1).check)")
     assert [check["computed"] for check in checks] == [event["digest"] for event in finished]
-    for position in [*range(0, len(expected), 5), len(expected) - 1]:
-        text = page.evaluate("k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k)))", position)
-        assert json.loads(text) == expected[position], f"position {position}"
+    some = [*range(0, len(expected), 5), len(expected) - 1]
+    for position, found in zip(some, ask(page, WORLDS, some), strict=True):
+        assert found == expected[position], f"position {position}"
     middle = expected[len(expected) // 2]
     rest = load.records[middle["seq"] + 1 :]
-    page.evaluate(SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
-    assert (
-        json.loads(page.evaluate("JSON.stringify(toCheckpoint(timeline.keyframes.at(timeline.head)))")) == expected[-1]
-    )
+    ask(page, SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
+    assert ask(page, WORLDS, [len(expected) - 1]) == [expected[-1]]
 
 
 def test_the_loads_have_every_type() -> None:
@@ -139,11 +122,10 @@ def test_fold_continues_from_a_checkpoint(page: Any) -> None:
     expected = positions(header, records)
     middle = expected[len(expected) // 2]
     rest = records[middle["seq"] + 1 :]
-    page.evaluate(SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
+    ask(page, SETUP, {"header": header, "records": rest, "checkpoint": middle, "firstSeq": middle["seq"] + 1})
     assert page.evaluate("[timeline.first, timeline.head]") == [middle["step"], len(expected) - 1]
     for position in (middle["step"], len(expected) - 1, middle["step"] + 3):
-        found = json.loads(page.evaluate("k => JSON.stringify(toCheckpoint(timeline.keyframes.at(k)))", position))
-        assert found == expected[position]
+        assert ask(page, WORLDS, [position]) == [expected[position]]
 
 
 def _tampered(records: list[list[Any]], kind: str, change: Any) -> tuple[list[list[Any]], int]:
@@ -171,7 +153,7 @@ LIES = {
 def test_one_altered_event_is_found(page: Any, name: str) -> None:
     header, records = make_log(num_requests=8)
     lying, step = _tampered(records, *LIES[name])
-    page.evaluate(SETUP, {"header": header, "records": lying})
+    ask(page, SETUP, {"header": header, "records": lying})
     page.evaluate("timeline.keyframes.advance(1e9)")
     wrong = page.evaluate("timeline.keyframes.wrong")
     assert wrong is not None
@@ -235,14 +217,14 @@ def test_every_event_type_has_a_case(page: Any) -> None:
 def test_unknown_events_are_counted(page: Any) -> None:
     header, records = make_log(num_requests=1)
     records = [*records, [len(records), 0, {"type": "from_the_future", "x": 1}]]
-    page.evaluate(SETUP, {"header": header, "records": records})
+    ask(page, SETUP, {"header": header, "records": records})
     found = page.evaluate("[timeline.keyframes.at(timeline.head).numUnknown, timeline.keyframes.wrong]")
     assert found == [1, None]
 
 
 def test_log_skips_repeats_and_stops_at_gaps(page: Any) -> None:
     header, records = make_log(num_requests=2)
-    page.evaluate(SETUP, {"header": header, "records": records[:20]})
+    ask(page, SETUP, {"header": header, "records": records[:20]})
     found = page.evaluate(
         """records => {
           const added = [[10, 30], [0, 30], [31]].map(range => log.append(records.slice(...range)));
@@ -261,7 +243,7 @@ def test_log_skips_repeats_and_stops_at_gaps(page: Any) -> None:
 def test_playing_passes_every_position_and_seeking_is_the_same(page: Any) -> None:
     header, records = make_log(num_requests=3)
     expected = positions(header, records)
-    page.evaluate(SETUP, {"header": header, "records": records})
+    ask(page, SETUP, {"header": header, "records": records})
     played = page.evaluate(
         """() => {
           const out = [];
@@ -285,7 +267,7 @@ def test_playing_passes_every_position_and_seeking_is_the_same(page: Any) -> Non
 
 def test_pinned_cursor_follows_and_gives_up_the_way_when_outrun(page: Any) -> None:
     header, records = make_log(num_requests=2)
-    page.evaluate(SETUP, {"header": header, "records": []})
+    ask(page, SETUP, {"header": header, "records": []})
     found = page.evaluate(
         """records => {
           timeline.pin();
@@ -308,7 +290,7 @@ def test_pinned_cursor_follows_and_gives_up_the_way_when_outrun(page: Any) -> No
 
 def test_phases_divide_every_step(page: Any) -> None:
     header, records = make_log(num_requests=6)
-    page.evaluate(SETUP, {"header": header, "records": records})
+    ask(page, SETUP, {"header": header, "records": records})
     found = page.evaluate(
         """async () => {
           const phases = await import('/static/js/core/phases.js');
@@ -408,7 +390,7 @@ CAPTIONS = """async () => {
 
 def captions_of(page: Any) -> dict[str, list[str]]:
     """All sentences of the log on the page, by kind; none is empty or has a hole."""
-    texts: dict[str, list[str]] = page.evaluate(CAPTIONS)
+    texts: dict[str, list[str]] = ask(page, CAPTIONS)
     for kind, sentences in texts.items():
         for text in sentences:
             assert text.strip(), kind
@@ -418,7 +400,7 @@ def captions_of(page: Any) -> dict[str, list[str]]:
 
 def test_every_step_has_a_caption_at_every_moment(page: Any) -> None:
     header, records = make_log(num_requests=8, num_blocks=20)
-    page.evaluate(SETUP, {"header": header, "records": records})
+    ask(page, SETUP, {"header": header, "records": records})
     texts = captions_of(page)
     assert {"waiting", "hit", "evicted", "allocated", "prefill", "decode", "sampled", "finished"} <= set(texts)
 

@@ -20,7 +20,7 @@ from kvviz.web.app import ServerConfig
 from tests.support.page_logs import make_log
 from tests.support.page_model import page_load
 from tests.support.page_view import View
-from tests.support.running import Running, running
+from tests.support.running import Running
 
 #: As long as two and a half chunks of prefill; one character is one token.
 LONG_PROMPT = "a prompt of some length, which " * 5
@@ -56,8 +56,8 @@ def nothing(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def live(nothing: Path) -> Iterator[Running]:
-    with running(ServerConfig(recordings_dir=nothing, first_prompt=LONG_PROMPT), page_load()) as server:
+def live(serve: Any, nothing: Path) -> Iterator[Running]:
+    with serve(ServerConfig(recordings_dir=nothing, first_prompt=LONG_PROMPT), page_load()) as server:
         yield server
 
 
@@ -86,6 +86,11 @@ def ask_and_wait(view: View, prompt: str, num_finished: int, **settings: str) ->
     view.until(lambda state: not state["playing"] and state["finished"] == num_finished and state["folded"])
 
 
+def beside(tab: Any) -> Any:
+    """A page of its own, for scripts that run before the page's and for sockets that are held back."""
+    return tab.context.new_page()
+
+
 def figure(view: View, label: str) -> str:
     """The large figure of the caption bar over a label."""
     return str(view.page.locator(".figure", has_text=label).locator(".figure-value").inner_text())
@@ -94,16 +99,16 @@ def figure(view: View, label: str) -> str:
 # A server that starts again.
 
 
-def test_a_server_that_starts_again_is_told_until_it_is_dismissed(browser: Any, nothing: Path) -> None:
+def test_a_server_that_starts_again_is_told_until_it_is_dismissed(open_view: Any, serve: Any, nothing: Path) -> None:
     config = ServerConfig(recordings_dir=nothing, first_prompt="hello")
-    with running(config, page_load()) as server:
-        view = View(browser, server.url)
+    with serve(config, page_load()) as server:
+        view = open_view(server.url)
         view.until(lambda state: state["kind"] == "live")
         head = view.run_to_the_end()["head"]
         log_id = view.page.evaluate("kvviz.ctx.log.logId")
     view.until(lambda state: state["connection"] == "lost")
     assert "server is gone" in view.page.inner_text("#banner")
-    with running(config, page_load(), port=server.port):
+    with serve(config, page_load()):
         view.page.evaluate("kvviz.transport.retry()")
         state = view.until(lambda state: state["connection"] == "open" and state["folded"])
         view.page.get_by_text(RESTARTED).wait_for()
@@ -119,8 +124,8 @@ def test_a_server_that_starts_again_is_told_until_it_is_dismissed(browser: Any, 
         close(view)
 
 
-def test_the_same_run_after_a_cut_is_no_new_start(browser: Any, live: Running) -> None:
-    view = View(browser, live.url)
+def test_the_same_run_after_a_cut_is_no_new_start(open_view: Any, serve: Any, live: Running) -> None:
+    view = open_view(live.url)
     view.until(lambda state: state["kind"] == "live")
     view.page.evaluate(
         "window.banners = []; new MutationObserver(() => banners.push(document.getElementById('banner').textContent))"
@@ -134,27 +139,27 @@ def test_the_same_run_after_a_cut_is_no_new_start(browser: Any, live: Running) -
     close(view)
 
 
-def test_a_recording_from_a_server_that_starts_again_is_the_same(browser: Any, recordings: Path) -> None:
+def test_a_recording_from_a_server_that_starts_again_is_the_same(open_view: Any, serve: Any, recordings: Path) -> None:
     config = ServerConfig(recordings_dir=recordings)
-    with running(config) as server:
-        view = View(browser, f"{server.url}/?session=1-one&step=5")
+    with serve(config) as server:
+        view = open_view(f"{server.url}/?session=1-one&step=5")
         view.until(lambda state: state["folded"] and state["position"] == 5)
         view.page.wait_for_function("() => kvviz.stage.lens !== null")  # its script is here before the server goes
     view.until(lambda state: state["connection"] == "lost")
-    with running(config, port=server.port):
+    with serve(config):
         view.page.evaluate("kvviz.transport.retry()")
         view.until(lambda state: state["connection"] == "open" and state["folded"])
         view.page.wait_for_selector("#banner", state="hidden")
         close(view)
 
 
-def test_ones_own_session_ends_with_its_server_and_the_page_says_so(browser: Any, nothing: Path) -> None:
+def test_ones_own_session_ends_with_its_server_and_the_page_says_so(open_view: Any, serve: Any, nothing: Path) -> None:
     config = ServerConfig(recordings_dir=nothing, first_prompt="hello")
-    with running(config, page_load()) as server:
-        view = View(browser, f"{server.url}/?session=new")
+    with serve(config, page_load()) as server:
+        view = open_view(f"{server.url}/?session=new")
         view.until(lambda state: state["kind"] == "live")
     view.until(lambda state: state["connection"] == "lost")
-    with running(config, page_load(), port=server.port):
+    with serve(config, page_load()):
         view.page.evaluate("kvviz.transport.retry()")
         view.until(lambda state: state["connection"] == "open" and state["folded"])
         view.page.get_by_text(RESTARTED).wait_for()
@@ -167,8 +172,8 @@ def test_ones_own_session_ends_with_its_server_and_the_page_says_so(browser: Any
 
 
 @pytest.mark.parametrize("opened_by", ["button", "link"])
-def test_a_reload_returns_to_ones_own_session(browser: Any, live: Running, opened_by: str) -> None:
-    view = View(browser, live.url if opened_by == "button" else f"{live.url}/?session=new")
+def test_a_reload_returns_to_ones_own_session(open_view: Any, live: Running, opened_by: str) -> None:
+    view = open_view(live.url if opened_by == "button" else f"{live.url}/?session=new")
     view.until(lambda state: state["kind"] == "live")
     if opened_by == "button":
         time.sleep(0.6)  # longer than an address waits to be written
@@ -190,7 +195,7 @@ def test_a_reload_returns_to_ones_own_session(browser: Any, live: Running, opene
     assert state["position"] == head
     assert view.fold(head) == before
     assert view.page.is_hidden("#banner")
-    shared = View(browser, live.url)
+    shared = open_view(live.url)
     assert shared.until(lambda state: state["kind"] == "live")["head"] == 0
     assert shared.page.evaluate("kvviz.ctx.log.sessionId") == "live"
     close(shared)
@@ -200,8 +205,8 @@ def test_a_reload_returns_to_ones_own_session(browser: Any, live: Running, opene
 # The prefill figure.
 
 
-def test_the_prefill_figure_is_a_dash_until_the_last_chunk(browser: Any, live: Running) -> None:
-    view = View(browser, live.url)
+def test_the_prefill_figure_is_a_dash_until_the_last_chunk(open_view: Any, live: Running) -> None:
+    view = open_view(live.url)
     view.until(lambda state: state["kind"] == "live" and state["folded"])
     num_tokens = len(LONG_PROMPT)
     assert 2 * 64 < num_tokens < 3 * 64
@@ -228,9 +233,9 @@ def test_the_prefill_figure_is_a_dash_until_the_last_chunk(browser: Any, live: R
     close(view)
 
 
-def test_the_prefill_figure_is_that_of_the_shown_request(browser: Any, live: Running) -> None:
+def test_the_prefill_figure_is_that_of_the_shown_request(open_view: Any, live: Running) -> None:
     """A later prompt in the midst of its chunks has a dash, while the one before keeps its time."""
-    view = View(browser, live.url)
+    view = open_view(live.url)
     view.until(lambda state: state["kind"] == "live")
     ask_and_wait(view, "short", 1, max_new_tokens="3")
     ask_and_wait(view, LONG_PROMPT, 2)
@@ -251,10 +256,10 @@ def test_the_prefill_figure_is_that_of_the_shown_request(browser: Any, live: Run
 # What the drawer says.
 
 
-def test_the_drawer_says_when_a_conversation_can_go_on(browser: Any, nothing: Path) -> None:
+def test_the_drawer_says_when_a_conversation_can_go_on(open_view: Any, serve: Any, nothing: Path) -> None:
     config = ServerConfig(recordings_dir=nothing, first_prompt=None)
-    with running(config, page_load(forward_s=0.01)) as server:
-        view = View(browser, server.url)
+    with serve(config, page_load(forward_s=0.01)) as server:
+        view = open_view(server.url)
         view.until(lambda state: state["kind"] == "live")
         view.press("KeyD")
         button = view.page.get_by_role("button", name="Continue the conversation")
@@ -284,8 +289,8 @@ def test_the_drawer_says_when_a_conversation_can_go_on(browser: Any, nothing: Pa
         close(view)
 
 
-def test_a_conversation_that_outgrows_the_pool_is_told_what_a_larger_one_forgets(browser: Any, live: Running) -> None:
-    view = View(browser, live.url)
+def test_a_conversation_that_outgrows_the_pool_is_told_what_a_larger_one_forgets(open_view: Any, live: Running) -> None:
+    view = open_view(live.url)
     view.until(lambda state: state["kind"] == "live")
     ask_and_wait(view, "first", 1, num_blocks="4", max_new_tokens="4")
     forgets = "A larger pool begins a new run: what was said before is not part of it."
@@ -323,11 +328,11 @@ def boot_line(page: Any) -> str | None:
 
 
 @pytest.mark.parametrize("lens", ["cache", "attention", "pages"])
-def test_nothing_is_called_empty_before_the_log_is_here(browser: Any, nothing: Path, lens: str) -> None:
+def test_nothing_is_called_empty_before_the_log_is_here(tab: Any, serve: Any, nothing: Path, lens: str) -> None:
     config = ServerConfig(recordings_dir=nothing, first_prompt="hello")
     gate = threading.Event()
-    with running(config, page_load(gate=gate), waits=False) as server:
-        page = browser.new_page()
+    with serve(config, page_load(gate=gate), waits=False) as server:
+        page = beside(tab)
         page.add_init_script(WATCH_FOR_EMPTY)
         page.goto(f"{server.url}/?lens={lens}")
         page.wait_for_selector(f".lens-{lens}", state="attached")
@@ -344,7 +349,7 @@ def test_nothing_is_called_empty_before_the_log_is_here(browser: Any, nothing: P
         page.close()
 
 
-def test_nothing_is_called_empty_while_records_are_on_their_way(browser: Any, recordings: Path) -> None:
+def test_nothing_is_called_empty_while_records_are_on_their_way(tab: Any, serve: Any, recordings: Path) -> None:
     """The greeting has come and tells how much there is; the records are held back."""
     held: list[Any] = []
     holds = True
@@ -360,8 +365,8 @@ def test_nothing_is_called_empty_while_records_are_on_their_way(browser: Any, re
 
         server.on_message(pass_on)
 
-    with running(ServerConfig(recordings_dir=recordings)) as server:
-        page = browser.new_page()
+    with serve(ServerConfig(recordings_dir=recordings)) as server:
+        page = beside(tab)
         page.add_init_script(WATCH_FOR_EMPTY)
         page.route_web_socket(re.compile("/ws"), between)
         page.goto(server.url)
@@ -384,9 +389,11 @@ def test_nothing_is_called_empty_while_records_are_on_their_way(browser: Any, re
     ("lens", "words"),
     [("cache", "Nothing is cached yet"), ("attention", "Nothing is read yet"), ("pages", "No request")],
 )
-def test_a_log_without_a_request_is_empty_and_says_so(browser: Any, nothing: Path, lens: str, words: str) -> None:
-    with running(ServerConfig(recordings_dir=nothing, first_prompt=None), page_load()) as server:
-        view = View(browser, f"{server.url}/?lens={lens}")
+def test_a_log_without_a_request_is_empty_and_says_so(
+    open_view: Any, serve: Any, nothing: Path, lens: str, words: str
+) -> None:
+    with serve(ServerConfig(recordings_dir=nothing, first_prompt=None), page_load()) as server:
+        view = open_view(f"{server.url}/?lens={lens}")
         view.until(lambda state: state["kind"] == "live")
         view.page.locator(".lens-empty", has_text=words).wait_for()
         assert boot_line(view.page) is None
@@ -396,20 +403,22 @@ def test_a_log_without_a_request_is_empty_and_says_so(browser: Any, nothing: Pat
         close(view)
 
 
-def test_a_server_that_will_show_nothing_leaves_no_line_behind(browser: Any, nothing: Path) -> None:
-    with running(ServerConfig(recordings_dir=nothing)) as server:
-        page = browser.new_page()
+def test_a_server_that_will_show_nothing_leaves_no_line_behind(tab: Any, serve: Any, nothing: Path) -> None:
+    with serve(ServerConfig(recordings_dir=nothing)) as server:
+        page = beside(tab)
         page.goto(server.url)
         page.locator(".tape-title", has_text="No request yet").wait_for()
         assert boot_line(page) is None
         page.close()
 
 
-def test_a_server_that_is_gone_before_it_answered_is_told_by_the_banner_alone(browser: Any, nothing: Path) -> None:
+def test_a_server_that_is_gone_before_it_answered_is_told_by_the_banner_alone(
+    tab: Any, serve: Any, nothing: Path
+) -> None:
     gate = threading.Event()
-    page = browser.new_page()
+    page = beside(tab)
     page.add_init_script(WATCH_FOR_EMPTY)
-    with running(ServerConfig(recordings_dir=nothing), page_load(gate=gate), waits=False) as server:
+    with serve(ServerConfig(recordings_dir=nothing), page_load(gate=gate), waits=False) as server:
         page.goto(server.url)
         page.wait_for_function("() => window.kvviz?.transport.status")
         page.wait_for_timeout(100)
@@ -422,13 +431,15 @@ def test_a_server_that_is_gone_before_it_answered_is_told_by_the_banner_alone(br
     page.close()
 
 
-def test_a_block_workload_opens_in_pages_and_says_that_there_is_no_model(browser: Any, tmp_path: Path) -> None:
+def test_a_block_workload_opens_in_pages_and_says_that_there_is_no_model(
+    open_view: Any, serve: Any, tmp_path: Path
+) -> None:
     ops = [{"op": "start", "id": "a", "tokens": list(range(40)), "salt": None}, {"op": "free", "id": "a"}]
     workload, recording = tmp_path / "w.json", tmp_path / "w.kvviz"
     workload.write_text(json.dumps({"block_size": 16, "num_blocks": 10, "ops": ops}))
     assert CliRunner().invoke(app, ["blocks", str(workload), "-o", str(recording)]).exit_code == 0
-    with running(ServerConfig(replay_path=recording)) as server:
-        view = View(browser, server.url)
+    with serve(ServerConfig(replay_path=recording)) as server:
+        view = open_view(server.url)
         view.until(lambda state: state["lens"] == "pages")
         view.page.wait_for_function("() => document.querySelector('#stage').textContent.includes('10')")
         assert "no model · pool 10 × 16 tokens" in view.page.inner_text("header")

@@ -17,11 +17,13 @@ import pytest
 from kvviz.log.recording import write_recording
 from kvviz.sessions.limits import Limits
 from kvviz.web.app import ServerConfig
+from tests.support.accessibility import LOOKS, faults_of
 from tests.support.browser import Watched
 from tests.support.page_logs import make_log
 from tests.support.page_model import page_load
 from tests.support.page_view import View
 from tests.support.running import Running, running, wait_for
+from tests.support.tab import KeptScripts
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +40,22 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def live(recordings: Path) -> Iterator[Running]:
+def live(serve: Any, recordings: Path) -> Iterator[Running]:
     config = ServerConfig(recordings_dir=recordings, first_prompt="why does it keep keys and values")
-    with running(config, page_load(forward_s=0.002)) as server:
+    with serve(config, page_load(forward_s=0.002)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def replay(recordings: Path) -> Iterator[Running]:
     """A server with recordings only."""
-    with running(ServerConfig(recordings_dir=recordings)) as server:
+    with running(ServerConfig(recordings_dir=recordings), wrap=KeptScripts) as server:
         yield server
 
 
 @pytest.fixture
-def view(browser: Any, live: Running) -> Iterator[View]:
-    view = View(browser, f"{live.url}/")
+def view(open_view: Any, live: Running) -> Iterator[View]:
+    view = open_view(f"{live.url}/")
     view.until(lambda state: state["kind"] == "live")
     yield view
     errors = [error for error in view.watched.errors if "410 (Gone)" not in error]
@@ -101,12 +103,12 @@ def test_play_and_pause_go_to_the_engine_and_on_again(view: View) -> None:
     view.until(lambda state: state["playing"] and state["head"] > state["position"] >= 2)
 
 
-def test_scrubbing_playing_and_reconnecting_agree(view: View, live: Running, browser: Any) -> None:
+def test_scrubbing_playing_and_reconnecting_agree(view: View, live: Running, open_view: Any) -> None:
     head = view.run_to_the_end()["head"]
-    folds = [view.fold(position) for position in range(head + 1)]
-    other = View(browser, f"{live.url}/?session=live&step={head // 2}")
+    folds = view.folds([*range(head + 1)])
+    other = open_view(f"{live.url}/?session=live&step={head // 2}")
     other.until(lambda state: state["head"] == head and state["position"] == head // 2)
-    assert [other.fold(position) for position in range(head, -1, -1)] == folds[::-1]
+    assert other.folds([*range(head, -1, -1)]) == folds[::-1]
     other.close()
 
 
@@ -249,12 +251,13 @@ def test_the_shown_request_is_the_one_that_is_pushed(view: View) -> None:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_a_long_history_is_fetched_or_else_comes_over_the_socket(browser: Any, recordings: Path, works: bool) -> None:
+def test_a_long_history_is_fetched_or_else_comes_over_the_socket(
+    tab: Any, serve: Any, recordings: Path, works: bool
+) -> None:
     """Both ways give every record once, in order, and the same last world."""
     limits = Limits(leap_records=10, fetch_records=25)
-    with running(ServerConfig(recordings_dir=recordings, limits=limits)) as server:
-        page = browser.new_page()
-        watched = Watched(page, server.url.split("/")[2])
+    with serve(ServerConfig(recordings_dir=recordings, limits=limits)) as server:
+        page, watched = tab, Watched(tab, server.url.split("/")[2])
         asked: list[str] = []
 
         def answer(route: Any) -> None:
@@ -273,12 +276,12 @@ def test_a_long_history_is_fetched_or_else_comes_over_the_socket(browser: Any, r
         assert len(asked) == (-(-len(seqs) // 25) if works else 2)
         if works:
             assert watched.errors == []
-        page.close()
+        watched.leave()
 
 
-def test_an_altered_event_turns_the_badge_red(browser: Any, replay: Running) -> None:
+def test_an_altered_event_turns_the_badge_red(open_view: Any, replay: Running) -> None:
     for session, proof in (("1-true", "ok"), ("2-altered", "wrong")):
-        view = View(browser, f"{replay.url}/?session={session}&step=30")
+        view = open_view(f"{replay.url}/?session={session}&step=30")
         view.until(lambda state: state["folded"] and state["position"] == 30)
         view.page.wait_for_selector(f"#proof[data-proof={proof}]")
         if proof == "wrong":
@@ -290,11 +293,11 @@ def test_an_altered_event_turns_the_badge_red(browser: Any, replay: Running) -> 
         view.close()
 
 
-def test_history_can_be_scrubbed_when_the_server_is_gone(browser: Any, recordings: Path) -> None:
-    with running(ServerConfig(recordings_dir=recordings)) as server:
-        view = View(browser, f"{server.url}/?session=1-true&step=3")
+def test_history_can_be_scrubbed_when_the_server_is_gone(open_view: Any, serve: Any, recordings: Path) -> None:
+    with serve(ServerConfig(recordings_dir=recordings)) as server:
+        view = open_view(f"{server.url}/?session=1-true&step=3")
         view.until(lambda state: state["folded"] and state["head"] > 30)
-        before = [view.fold(position) for position in range(20)]
+        before = view.folds([*range(20)])
     view.until(lambda state: state["connection"] == "lost")
     assert "server is gone" in view.page.inner_text("#banner")
     assert "server gone" in view.page.inner_text("#proof")
@@ -307,11 +310,13 @@ def test_history_can_be_scrubbed_when_the_server_is_gone(browser: Any, recording
     view.close()
 
 
-def test_the_recording_plays_by_itself_and_the_live_model_takes_over(browser: Any, recordings: Path) -> None:
+def test_the_recording_plays_by_itself_and_the_live_model_takes_over(
+    open_view: Any, serve: Any, recordings: Path
+) -> None:
     config = ServerConfig(recordings_dir=recordings, first_prompt="hello")
     gate = threading.Event()
-    with running(config, page_load(gate=gate), waits=False) as server:
-        view = View(browser, f"{server.url}/")
+    with serve(config, page_load(gate=gate), waits=False) as server:
+        view = open_view(f"{server.url}/")
         state = view.until(lambda state: state["position"] >= 1)
         assert state["kind"] == "recording"
         assert "recording · model loading 43 %" in view.page.inner_text("#proof")
@@ -321,11 +326,13 @@ def test_the_recording_plays_by_itself_and_the_live_model_takes_over(browser: An
         view.close()
 
 
-def test_a_hand_keeps_the_recording_and_a_chip_offers_the_live_model(browser: Any, recordings: Path) -> None:
+def test_a_hand_keeps_the_recording_and_a_chip_offers_the_live_model(
+    open_view: Any, serve: Any, recordings: Path
+) -> None:
     config = ServerConfig(recordings_dir=recordings, first_prompt="hello")
     gate = threading.Event()
-    with running(config, page_load(gate=gate), waits=False) as server:
-        view = View(browser, f"{server.url}/")
+    with serve(config, page_load(gate=gate), waits=False) as server:
+        view = open_view(f"{server.url}/")
         view.press("Space")
         gate.set()
         chip = view.page.get_by_role("button", name=re.compile("go live"))
@@ -373,14 +380,14 @@ def test_everything_works_by_tabbing(view: View) -> None:
     assert view.state()["position"] == at - 2
 
 
-def test_the_address_holds_the_state(view: View, live: Running, browser: Any) -> None:
+def test_the_address_holds_the_state(view: View, live: Running, open_view: Any) -> None:
     view.run_to_the_end()
     view.page.evaluate(
         "kvviz.ctx.timeline.seek(4, 0.5); kvviz.ctx.ui.set({lens: 'attention', layer: 3, theme: 'light'});"
         "kvviz.ctx.ui.pin({kind: 'entry', request: 0, position: 2, layer: 3})"
     )
     view.page.wait_for_url(re.compile("select=entry"))
-    other = View(browser, view.page.url)
+    other = open_view(view.page.url)
     state = other.until(lambda state: state["position"] == 4)
     assert state["progress"] == pytest.approx(0.5, abs=1e-3)
     assert state["lens"] == "attention"
@@ -394,50 +401,60 @@ def test_the_address_holds_the_state(view: View, live: Running, browser: Any) ->
     other.close()
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "query"),
-    [
-        (1440, 900, ""),
-        (1440, 900, "theme=light"),
-        (1920, 1080, "projector=on"),
-        (390, 844, ""),
-        (360, 640, "theme=light"),
-    ],
-)
-@pytest.mark.parametrize("lens", ["cache", "attention", "pages"])
-def test_axe_finds_nothing_and_nothing_overflows(
-    browser: Any, replay: Running, lens: str, width: int, height: int, query: str
-) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+LENSES = ("cache", "attention", "pages", "batch", "memory", "compare")
+WIDTHS = ((1440, 900), (1920, 1080), (768, 1024), (390, 844), (360, 640))
 
-    context = browser.new_context(viewport={"width": width, "height": height})
-    page = context.new_page()
-    watched = Watched(page, replay.url.split("/")[2])
-    page.goto(f"{replay.url}/?session=1-true&step=14&at=0.5&lens={lens}&{query}")
-    page.wait_for_selector("html[data-ready=yes]")
+
+def show_lens(page: Any, lens: str) -> None:
+    """A lens of the page in the midst of a step, as soon as it is drawn and its frames are here."""
+    page.evaluate("(lens) => kvviz.ctx.ui.set({lens})", lens)
     page.wait_for_selector(f".lens-{lens}")
-    page.wait_for_timeout(500)
-    options = {
-        "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
-        "rules": {"target-size": {"enabled": True}},
-    }
-    results = Axe().run(page, options=options)
-    assert results.violations_count == 0, results.generate_report()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    for key in ("KeyD", "?"):
-        page.keyboard.press(key)
-        page.wait_for_timeout(200)
-        results = Axe().run(page, options=options)
-        assert results.violations_count == 0, results.generate_report()
-        page.keyboard.press("Escape")
-    assert [error for error in watched.errors if "404" not in error] == []
-    context.close()
+    wait_for(
+        lambda: page.evaluate(
+            "() => kvviz.stage.lens && kvviz.stage.dirty.size + kvviz.ctx.frames.flights.size"
+            " + kvviz.ctx.frames.waiting.length === 0"
+        )
+    )
 
 
-def test_hostile_tokens_are_text(browser: Any, replay: Running) -> None:
-    view = View(browser, f"{replay.url}/?session=1-true&step=8&request=0")
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing(open_view: Any, tab: Any, replay: Running, look: str) -> None:
+    width, height, theme, projector = LOOKS[look]
+    tab.set_viewport_size({"width": width, "height": height})
+    query = f"theme={theme}{'&projector=on' if projector else ''}"
+    view = open_view(f"{replay.url}/?session=1-true&step=14&at=0.5&{query}")
+    page = view.page
+    show_lens(page, "cache")
+    assert faults_of(page) == []
+    for lens in LENSES[1:]:
+        show_lens(page, lens)
+        assert faults_of(page, ".main, .below, .tape") == [], lens
+    for key, panel in (("KeyD", "#drawer"), ("?", "#keys")):
+        view.press(key)
+        page.wait_for_selector(panel)
+        assert faults_of(page, panel) == []
+        view.press("Escape")
+        page.wait_for_selector(panel, state="hidden")
+    assert [error for error in view.watched.errors if "404" not in error] == []
+    view.close()
+
+
+@pytest.mark.parametrize("projector", [False, True])
+def test_nothing_overflows(open_view: Any, replay: Running, projector: bool) -> None:
+    view = open_view(f"{replay.url}/?session=1-true&step=14&at=0.5{'&projector=on' if projector else ''}")
+    for lens in LENSES:
+        show_lens(view.page, lens)
+        for width, height in WIDTHS:
+            view.page.set_viewport_size({"width": width, "height": height})
+            assert view.page.evaluate("document.documentElement.scrollWidth") <= width, (lens, width)
+    view.close()
+
+
+def test_hostile_tokens_are_text(open_view: Any, replay: Running) -> None:
+    view = open_view(f"{replay.url}/?session=1-true&step=8&request=0")
     alerts: list[str] = []
-    view.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+    note = lambda dialog: (alerts.append(dialog.message), dialog.dismiss())  # noqa: E731
+    view.page.on("dialog", note)
     view.until(lambda state: state["position"] == 8)
     view.page.locator(".tape-strip").focus()
     view.press("Home")
@@ -446,13 +463,15 @@ def test_hostile_tokens_are_text(browser: Any, replay: Running) -> None:
     for sign in ("⏎", "日本", "سلام", "␀", "<|end|>", "👩‍👩‍👧", "f0", "🙂"):
         assert sign in text, sign
     assert view.page.locator(".tape-strip script").count() == 0
+    view.page.remove_listener("dialog", note)
     assert alerts == []
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     view.close()
 
 
-def test_reduced_motion_says_the_same_without_moving(browser: Any, replay: Running) -> None:
-    view = View(browser, f"{replay.url}/?session=1-true&step=0", reduced_motion="reduce")
+def test_reduced_motion_says_the_same_without_moving(open_view: Any, tab: Any, replay: Running) -> None:
+    tab.emulate_media(reduced_motion="reduce")
+    view = open_view(f"{replay.url}/?session=1-true&step=0")
     view.until(lambda state: state["folded"])
     view.press("ArrowRight")
     seen = set()
@@ -467,19 +486,16 @@ def test_reduced_motion_says_the_same_without_moving(browser: Any, replay: Runni
     view.close()
 
 
-def test_a_part_that_does_not_load_is_said(browser: Any, replay: Running) -> None:
-    page = browser.new_page()
-    page.route("**/static/js/core/reducer.js", lambda route: route.abort())
-    page.goto(f"{replay.url}/")
-    page.wait_for_selector(".boot-failed")
-    assert "could not be loaded" in page.inner_text("#boot")
-    page.close()
-    page = browser.new_page()
-    page.route("**/static/js/lenses/pages/lens.js", lambda route: route.abort())
-    page.goto(f"{replay.url}/?lens=pages")
-    page.wait_for_selector(".stage-failed")
-    assert "Pages" in page.inner_text(".stage-failed")
-    page.close()
+def test_a_part_that_does_not_load_is_said(tab: Any, replay: Running) -> None:
+    tab.route("**/static/js/core/reducer.js", lambda route: route.abort())
+    tab.goto(f"{replay.url}/")
+    tab.wait_for_selector(".boot-failed")
+    assert "could not be loaded" in tab.inner_text("#boot")
+    tab.unroute_all()
+    tab.route("**/static/js/lenses/pages/lens.js", lambda route: route.abort())
+    tab.goto(f"{replay.url}/?lens=pages")
+    tab.wait_for_selector(".stage-failed")
+    assert "Pages" in tab.inner_text(".stage-failed")
 
 
 def test_without_scripts_the_page_says_so(browser: Any, replay: Running) -> None:
@@ -491,9 +507,9 @@ def test_without_scripts_the_page_says_so(browser: Any, replay: Running) -> None
 
 
 def test_a_recording_is_opened_and_saved_and_a_damaged_one_is_refused(
-    browser: Any, live: Running, recordings: Path, tmp_path: Path
+    open_view: Any, live: Running, recordings: Path, tmp_path: Path
 ) -> None:
-    view = View(browser, f"{live.url}/")
+    view = open_view(f"{live.url}/")
     view.press("KeyD")
     damaged = tmp_path / "damaged.kvviz"
     damaged.write_bytes((recordings / "1-true.kvviz").read_bytes()[:2000])
@@ -509,8 +525,8 @@ def test_a_recording_is_opened_and_saved_and_a_damaged_one_is_refused(
     view.close()
 
 
-def test_a_link_to_a_session_that_is_gone_falls_back_and_says_so(browser: Any, live: Running) -> None:
-    view = View(browser, f"{live.url}/?session=nobody&step=3")
+def test_a_link_to_a_session_that_is_gone_falls_back_and_says_so(open_view: Any, live: Running) -> None:
+    view = open_view(f"{live.url}/?session=nobody&step=3")
     view.until(lambda state: state["kind"] == "live")
     assert "is gone" in view.page.inner_text("#banner")
     view.close()
@@ -537,8 +553,8 @@ def test_ones_own_prompt_does_not_wait_behind_the_example(view: View) -> None:
     assert view.page.evaluate("kvviz.ctx.timeline.scene().after.requests.get(0).prompt") == "mine"
 
 
-def test_live_region_is_polite_and_slow(browser: Any, replay: Running) -> None:
-    view = View(browser, f"{replay.url}/?session=1-true&step=2")
+def test_live_region_is_polite_and_slow(open_view: Any, serve: Any, replay: Running) -> None:
+    view = open_view(f"{replay.url}/?session=1-true&step=2")
     view.until(lambda state: state["folded"])
     view.page.evaluate(
         "() => {window.said = []; new MutationObserver(() => said.push(performance.now()))"

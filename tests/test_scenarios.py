@@ -18,6 +18,7 @@ from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
 from tests.support.scenario_page import Records, check_page
 from tests.support.scenario_shows import SHOWS
+from tests.support.tab import KeptScripts
 
 NAMES = [scenario.name.partition("-")[2] for scenario in SCENARIOS]
 
@@ -62,21 +63,22 @@ def test_a_preempted_request_keeps_its_tokens() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(ServerConfig(recordings_dir=RECORDINGS)) as server:
+    with running(ServerConfig(recordings_dir=RECORDINGS), wrap=KeptScripts) as server:
         yield server
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_shows_the_figures_of_the_events(name: str, browser: Any, server: Running) -> None:
+def test_the_page_shows_the_figures_of_the_events(name: str, tab: Any, server: Running) -> None:
     """Each recording in the page: every digest, what the pool holds after some steps, and who is in the batch."""
     header, records = recorded(name)
     sessions = {entry["id"]: entry["session_id"] for entry in httpx.get(f"{server.url}/api/recordings").json()}
     session = next(session for known, session in sessions.items() if name in known)
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page = tab
+    page.set_viewport_size({"width": 1280, "height": 800})
     watched = Watched(page, server.url.split("/")[2])
     page.goto(f"{server.url}/?session={session}&lens=pages&step=0")
     wait_for(lambda: page.evaluate("() => kvviz.ctx.log.lastSeq >= 0 && !kvviz.ctx.log.isLoading"))
     check_page(page, header, records)
     assert watched.errors == []
     assert watched.foreign == []
-    page.close()
+    watched.leave()

@@ -1,4 +1,4 @@
-"""Each scenario of the menu, clicked and run live by the default model; the page shows the events' figures."""
+"""Scenarios of the menu, clicked and run live by the default model; the page shows the events' figures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
+from tests.support.sampling import sample
 from tests.support.scenario_page import check_page
 from tests.support.scenario_shows import SHOWS
+from tests.support.tab import KeptScripts
 
 pytestmark = pytest.mark.weights
 
@@ -31,13 +33,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     load = load_model(None, "float32", frame_bytes=limits.frame_bytes, max_pool_bytes=limits.max_pool_bytes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker, "NICENESS", 0)  # other tests beside it must not starve the model
-        with running(ServerConfig(recordings_dir=empty), load) as server:
+        with running(ServerConfig(recordings_dir=empty), load, wrap=KeptScripts) as server:
             yield server
 
 
-@pytest.mark.parametrize("name", LIVE)
-def test_a_scenario_of_the_menu_runs_and_the_page_shows_its_figures(name: str, browser: Any, server: Running) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+@pytest.mark.parametrize("name", sample(LIVE, 2))
+def test_a_scenario_of_the_menu_runs_and_the_page_shows_its_figures(name: str, tab: Any, server: Running) -> None:
+    page = tab
+    page.set_viewport_size({"width": 1280, "height": 800})
     watched = Watched(page, server.url.split("/")[2])
     page.goto(f"{server.url}/?lens=pages")
     wait_for(lambda: page.evaluate("() => kvviz.ctx.log.kind") == "live")
@@ -58,4 +61,4 @@ def test_a_scenario_of_the_menu_runs_and_the_page_shows_its_figures(name: str, b
     check_page(page, header, records)
     assert watched.errors == []
     assert watched.foreign == []
-    page.close()
+    watched.leave()

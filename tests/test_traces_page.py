@@ -22,9 +22,11 @@ from kvviz.traces.trace import StoredTrace
 from kvviz.web import traces_jobs
 from kvviz.web import traces_routes as traces_api
 from kvviz.web.app import ServerConfig
+from tests.support.accessibility import LOOKS, faults_of
 from tests.support.browser import Watched
 from tests.support.running import ProxyPath, Running, running, wait_for
 from tests.support.slow_caches import slow_counts
+from tests.support.tab import KeptScripts
 
 #: 9 requests of 3 chains, block size 16.
 CHAINS = [[1, 2, 3], [1, 4], [5, 6], [1, 2, 7], [5, 6, 8], [1, 4], [5, 6], [1, 2, 3], [9]]
@@ -37,7 +39,7 @@ FILE = "\n".join(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(ServerConfig()) as server:
+    with running(ServerConfig(), wrap=KeptScripts) as server:
         yield server
 
 
@@ -281,8 +283,8 @@ def test_the_overview(client: httpx.Client) -> None:
 # The page
 
 
-def opened(browser: Any, url: str, query: str = "", width: int = 1440, height: int = 900) -> Watched:
-    page = browser.new_page(viewport={"width": width, "height": height}, accept_downloads=True)
+def opened(page: Any, url: str, query: str = "", width: int = 1440, height: int = 900) -> Watched:
+    page.set_viewport_size({"width": width, "height": height})
     watched = Watched(page, url.removeprefix("http://").split("/")[0])
     page.goto(f"{url}/traces{query}")
     return watched
@@ -302,11 +304,11 @@ def settle(page: Any, text: str | None = None) -> str:
 
 
 @pytest.fixture
-def page(browser: Any, server: Running) -> Iterator[Any]:
-    watched = opened(browser, server.url, "?trace=documents&policies=lru,optimum&blocks=1000")
-    settle(watched.page)
-    yield watched.page
-    watched.page.close()
+def page(tab: Any, server: Running) -> Iterator[Any]:
+    watched = opened(tab, server.url, "?trace=documents&policies=lru,optimum&blocks=1000")
+    settle(tab)
+    yield tab
+    watched.leave()
     assert watched.errors == []
     assert watched.foreign == []
 
@@ -341,7 +343,7 @@ def test_a_chart_is_a_table_too(page: Any) -> None:
         assert Path(download.value.path()).stat().st_size > 500
 
 
-def test_everything_is_in_the_link(page: Any, browser: Any, server: Running) -> None:
+def test_everything_is_in_the_link(page: Any, server: Running) -> None:
     page.locator("#policy-lru").uncheck()
     page.get_by_label("as memory of a model").check()
     page.locator("#ask-memory").fill("80GiB")
@@ -352,7 +354,7 @@ def test_everything_is_in_the_link(page: Any, browser: Any, server: Running) -> 
     query = page.evaluate("location.search")
     assert "memory=80GiB" in query
     assert "blocks" not in query
-    watched = opened(browser, server.url, query)
+    watched = opened(page.context.new_page(), server.url, query)
     assert settle(watched.page) == page.locator("#live").text_content()
     shown = ".traces-figure"
     assert watched.page.locator(shown).inner_text() == page.locator(shown).inner_text()
@@ -400,8 +402,8 @@ def test_a_file_of_ones_own(page: Any, tmp_path: Path) -> None:
     assert "The file has no request in its 1 lines" in message.inner_text()
 
 
-def test_a_link_to_a_file_that_is_gone(browser: Any, server: Running) -> None:
-    watched = opened(browser, server.url, f"?trace={'a' * 32}")
+def test_a_link_to_a_file_that_is_gone(tab: Any, server: Running) -> None:
+    watched = opened(tab, server.url, f"?trace={'a' * 32}")
     message = watched.page.locator(".traces-message.traces-wrong")
     message.wait_for()
     assert "give the file again" in message.inner_text()
@@ -409,11 +411,11 @@ def test_a_link_to_a_file_that_is_gone(browser: Any, server: Running) -> None:
     assert box["y"] + box["height"] < 200
     assert not watched.page.locator(".traces-curve").is_visible()
     assert len(watched.errors) == 1  # the browser's own line about the 400
-    watched.page.close()
+    watched.leave()
 
 
-def test_cancel(browser: Any, server: Running) -> None:
-    watched = opened(browser, server.url, "?trace=agents&seed=991&policies=random,lfu")
+def test_cancel(tab: Any, server: Running) -> None:
+    watched = opened(tab, server.url, "?trace=agents&seed=991&policies=random,lfu")
     cancel = watched.page.get_by_role("button", name="Cancel")
     cancel.wait_for()
     assert cancel.bounding_box()["y"] < 200
@@ -421,35 +423,28 @@ def test_cancel(browser: Any, server: Running) -> None:
     watched.page.get_by_text("Cancelled; what was found so far stays.").wait_for()
     assert watched.page.get_by_role("button", name="Simulate").is_visible()
     assert watched.errors == []
-    watched.page.close()
+    watched.leave()
 
 
-def test_under_a_path_the_page_finds_its_parts(browser: Any) -> None:
+def test_under_a_path_the_page_finds_its_parts(tab: Any) -> None:
     with running(ServerConfig(), wrap=lambda app: ProxyPath(app, "/kv", strips=True)) as server:
-        watched = opened(browser, f"{server.url}/kv", "?trace=documents&policies=lru")
+        watched = opened(tab, f"{server.url}/kv", "?trace=documents&policies=lru")
         settle(watched.page)
         assert watched.errors == []
         watched.page.get_by_role("link", name="kvviz").click()
         watched.page.wait_for_url(f"{server.url}/kv/**")
-        watched.page.close()
+        watched.leave()
 
 
-@pytest.mark.parametrize(
-    ("size", "query"),
-    [((1440, 900), ""), ((1440, 900), "&theme=light"), ((1920, 1080), "&projector=on"), ((390, 844), "")],
-    ids=["desk", "light", "projector", "phone"],
-)
-def test_nothing_overflows_and_axe_finds_nothing(
-    browser: Any, server: Running, size: tuple[int, int], query: str
-) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    watched = opened(browser, server.url, f"?trace=documents&policies=lru,optimum&blocks=1000{query}", *size)
-    settle(watched.page)
-    watched.page.wait_for_timeout(500)
-    assert watched.page.evaluate("document.documentElement.scrollWidth") == size[0]
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    results = axe.Axe().run(watched.page, options={"runOnly": {"type": "tag", "values": tags}})
-    faults = [(each["id"], [node["target"] for node in each["nodes"]]) for each in results.response["violations"]]
-    assert faults == []
+@pytest.mark.parametrize("look", LOOKS)
+def test_nothing_overflows_and_axe_finds_nothing(tab: Any, server: Running, look: str) -> None:
+    width, height, theme, projector = LOOKS[look]
+    looks = f"&theme={theme}{'&projector=on' if projector else ''}"
+    query = f"?trace=documents&policies=lru,optimum&blocks=1000{looks}"
+    watched = opened(tab, server.url, query, width, height)
+    settle(tab)
+    tab.wait_for_function("document.querySelectorAll('.plot-area .main-svg').length >= 2")
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert faults_of(tab) == []
     assert watched.errors == []
-    watched.page.close()
+    watched.leave()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--force-device-scale-factor=1",
+    # No other host is reached; a name stands for this machine as it would on a network.
+    "--host-resolver-rules=MAP stage.lan 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 
@@ -66,25 +69,42 @@ def open_browser() -> Iterator[Any]:
             chromium.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as chromium:
-        yield chromium
+def ask(page: Any, function: str, value: Any = None) -> Any:
+    """What a JavaScript function answers to a value. Both travel as JSON: Playwright takes long to encode a log."""
+    text = page.evaluate(
+        f"async (text) => JSON.stringify(await ({function})(JSON.parse(text)) ?? null)", json.dumps(value)
+    )
+    return json.loads(text)
 
 
 class Watched:
-    """A page with what went wrong on it: console errors, page errors, requests that failed or left the host."""
+    """A page with what went wrong on it: console errors, page errors, requests to another host (which all fail)."""
 
     def __init__(self, page: Any, host: str) -> None:
         self.page = page
         self.errors: list[str] = []
         self.foreign: list[str] = []
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self._asked(request.url, host))
+        self._host = host
+        self._listeners: dict[str, Callable[[Any], None]] = {
+            "console": lambda message: self.errors.append(message.text) if message.type == "error" else None,
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "requestfailed": lambda request: self._failed(request.url),
+        }
+        for name, listener in self._listeners.items():
+            page.on(name, listener)
 
-    def _asked(self, url: str, host: str) -> None:
-        if not url.startswith(("data:", "blob:")) and f"//{host}" not in url:
+    def clear(self) -> None:
+        self.errors.clear()
+        self.foreign.clear()
+
+    def leave(self) -> None:
+        """Note no more."""
+        for name, listener in self._listeners.items():
+            self.page.remove_listener(name, listener)
+        self._listeners.clear()
+
+    def _failed(self, url: str) -> None:
+        if not url.startswith(("data:", "blob:")) and f"//{self._host}" not in url:
             self.foreign.append(url)
 
 

@@ -1,4 +1,4 @@
-/** What test_lenses.py asks of a page: a lens on a stage without the shell, and checks of its pure parts. */
+/** What tests of lenses ask of a page: a lens on a stage without the shell, and checks of its pure parts. */
 
 const load = (name) => import(`/static/js/${name}.js`);
 
@@ -10,7 +10,31 @@ function hashOf(canvas) {
   return hash >>> 0;
 }
 
+/** All texts since `texts` or `setup`. @type {string[]} */
+const written = [];
+const plain = CanvasRenderingContext2D.prototype.fillText;
+function note(text, ...rest) { written.push(text); return plain.call(this, text, ...rest); }
+
+/** Ends what a test has shown, so that the next one finds the page as it was loaded. */
+const leave = async () => {
+  const {stage, frames} = window;
+  stage?.lens?.destroy();
+  if (frames) {
+    frames.waiting.length = 0;
+    for (let i = 0; i < 500 && frames.flights.size > 0; i++) await new Promise((done) => setTimeout(done, 10));
+  }
+  const fresh = document.createElement('div');
+  fresh.id = 'stage';
+  document.getElementById('stage').replaceWith(fresh);
+  for (const each of [...document.body.children]) if (each.localName !== 'main') each.remove();
+  for (const name of Object.keys(document.documentElement.dataset)) delete document.documentElement.dataset[name];
+  document.documentElement.dataset.theme = 'dark';
+  CanvasRenderingContext2D.prototype.fillText = plain;
+  for (const name of ['stage', 'frames', 'leaked', 'drawn', 'sent']) delete window[name];
+};
+
 const setup = async ({header, records, lens, size}) => {
+  window.stage?.lens?.destroy();
   const [{Log}, {Timeline}, {Ui}, {Frames}, {Palette}, {strings}, {Stage}, selectors] = await Promise.all(
     ['core/log', 'core/timeline', 'ui/store', 'core/frames', 'ui/palette', 'strings/main', 'shell/stage', 'core/selectors'].map(load));
   const root = document.getElementById('stage');
@@ -35,9 +59,8 @@ const setup = async ({header, records, lens, size}) => {
     draw();
   };
   const picture = () => [...root.querySelectorAll('canvas')].map(hashOf).join();
-  const written = [];
-  const plain = CanvasRenderingContext2D.prototype.fillText;
-  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) { written.push(text); return plain.call(this, text, ...rest); };
+  written.length = 0;
+  CanvasRenderingContext2D.prototype.fillText = note;
   const texts = () => { written.length = 0; stage.dirty.add('theme'); ctx.palette.refresh(); draw(); return written.slice(); };
   Object.assign(window, {log, timeline, ui, frames, ctx, stage, root, draw, go, quiet, picture, texts, sent, selectors});
 };
@@ -335,5 +358,5 @@ const markShapes = async () => {
 };
 
 Object.assign(window, {wrongViews, wrongTrees, movesByStep, slabsAt, markShapes});
-Object.assign(window, {setup, wrongColumns, wrongRows, contrasts, wrongEntries, victims, slabStates, wrongTiles, largestOf, firstOfKind,
+Object.assign(window, {setup, leave, wrongColumns, wrongRows, contrasts, wrongEntries, victims, slabStates, wrongTiles, largestOf, firstOfKind,
   evictionViews, goneTile, textsInLayer, pixelsOfTokenTwo, bracketsOf, spotOf, reservedAt, ready: true});

@@ -1,22 +1,28 @@
-"""A site with one lens on its page, and the frames that a server would send for a log."""
+"""A lens on a stage without the shell: the site that serves it, frames made up for a log, and how a lens is shown."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 
 from kvviz.log.frames import encode_pack
-from tests.support.browser import Watched, static_root
+from kvviz.web.plotly import SCRIPT, find_plotly
+from tests.support.accessibility import LOOKS
+from tests.support.browser import Watched, ask, static_root
 
-LENSES = ("cache", "attention", "pages", "batch")
+Log = tuple[dict[str, Any], list[list[Any]]]
 
-SHEETS = ("tokens", "reset", "components", "lenses/lens", *(f"lenses/{name}" for name in LENSES))
+LENSES = ("cache", "attention", "pages", "batch", "memory", "compare")
+
+SHEETS = ("tokens", "reset", "components", *(f"lenses/{name}" for name in ("lens", *LENSES, "experiments")))
+
+SIZE = {"width": 1100, "height": 700}
 
 HTML = f"""<!doctype html><html lang="en" data-theme="dark"><head><title>lenses</title>
 {"".join(f'<link rel="stylesheet" href="/static/css/{name}.css">' for name in SHEETS)}
@@ -109,9 +115,15 @@ class Site(ThreadingHTTPServer):
 
     attention: Attention | None = None
 
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
 
 class Answers(SimpleHTTPRequestHandler):
     """What a `Site` answers."""
+
+    extensions_map: ClassVar = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, directory=str(static_root().parent))
@@ -122,22 +134,17 @@ class Answers(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page, a frame, or a file."""
         assert isinstance(self.server, Site)
+        frames = self.path.removeprefix("/api/sessions/s/")
         if self.path == "/":
             self._send(200, HTML.encode(), "text/html; charset=utf-8")
         elif self.path == "/favicon.ico":
             self._send(204, b"", "image/x-icon")
-        elif self.path.startswith("/api/sessions/s/") and self.server.attention is not None:
-            self._send(
-                *self.server.attention.answer(self.path.removeprefix("/api/sessions/s/")), "application/octet-stream"
-            )
+        elif self.path == f"/vendor/{SCRIPT}":
+            self._send(200, (find_plotly() / SCRIPT).read_bytes(), "text/javascript")
+        elif frames != self.path and self.server.attention is not None:
+            self._send(*self.server.attention.answer(frames), "application/octet-stream")
         else:
             super().do_GET()
-
-    def end_headers(self) -> None:
-        """Scripts are kept for the run."""
-        if self.path.startswith("/static/"):
-            self.send_header("Cache-Control", "max-age=600")
-        super().end_headers()
 
     def _send(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)
@@ -147,11 +154,8 @@ class Answers(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
 
-Answers.extensions_map = {**Answers.extensions_map, ".js": "text/javascript"}
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+@contextmanager
+def serve_site() -> Iterator[Site]:
     server = Site(("127.0.0.1", 0), Answers)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -161,29 +165,43 @@ def site() -> Iterator[Site]:
     thread.join(5)
 
 
-@pytest.fixture(scope="module")
-def context(browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1100, "height": 700})
-    yield context
-    context.close()
+class LensPage:
+    """The one page of a `Site`, which is loaded once and emptied before each test."""
+
+    def __init__(self, browser: Any, site: Site) -> None:
+        self.site = site
+        self.page = browser.new_page(viewport=SIZE)
+        self.watched = Watched(self.page, site.host)
+        self._load()
+
+    def as_new(self) -> None:
+        """Nothing on the stage, nothing under the mouse, the size and the looks of the beginning."""
+        self.site.attention = None
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.page.mouse.move(-1, -1)
+        if self.page.viewport_size != SIZE:
+            self.page.set_viewport_size(SIZE)
+        try:
+            self.page.evaluate("leave()")
+        except Exception:  # a test before this one has broken or left the page
+            self._load()
+        self.watched.clear()
+
+    def _load(self) -> None:
+        self.page.goto(f"http://{self.site.host}/")
+        self.page.wait_for_function("window.ready")
 
 
-@pytest.fixture
-def page(context: Any, site: Site, attention: Attention) -> Iterator[Any]:
-    """A page of `site`. What it logs as an error, and whatever it asks elsewhere, fails the test."""
-    page = context.new_page()
-    host = f"127.0.0.1:{site.server_port}"
-    watched = Watched(page, host)
-    page.goto(f"http://{host}/")
-    yield page
-    page.close()
-    assert [error for error in watched.errors if "404" not in error] == []
-    assert watched.foreign == []
-
-
-def show(
-    page: Any, log: tuple[dict[str, Any], list[list[Any]]], lens: str, size: tuple[int, int] = (1060, 600)
-) -> None:
+def show(page: Any, log: Log, lens: str, size: tuple[int, int] = (1060, 600)) -> None:
+    """A lens over a log, on a stage of that size."""
     header, records = log
-    page.wait_for_function("window.ready")
-    page.evaluate("(asked) => setup(asked)", {"header": header, "records": records, "lens": lens, "size": size})
+    ask(page, "setup", {"header": header, "records": records, "lens": lens, "size": size})
+
+
+def show_in(page: Any, log: Log, lens: str, look: str) -> None:
+    """The same on the whole of a window of one of the `LOOKS`, less the bars of the shell."""
+    width, height, theme, projector = LOOKS[look]
+    page.set_viewport_size({"width": width, "height": height})
+    looks = {"theme": theme, "projector": "on" if projector else "off"}
+    page.evaluate("(looks) => Object.assign(document.documentElement.dataset, looks)", looks)
+    show(page, log, lens, (width - 40, height - 340))

@@ -1,4 +1,4 @@
-"""An open page of a server, with short names for what tests ask of it."""
+"""The visualizer in a browser, with short names for what tests ask of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ STATE = """() => {
 
 
 class View:
-    """An open page with short names for what tests ask of it."""
+    """An open page of the visualizer."""
 
-    def __init__(self, browser: Any, url: str, **options: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
-        self.page = self.context.new_page()
-        self.watched = Watched(self.page, url.split("/")[2])
-        self.page.goto(url)
-        self.page.wait_for_selector("html[data-ready=yes]")
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.watched = Watched(page, url.split("/")[2])
+        page.goto(url)
+        page.wait_for_selector("html[data-ready=yes]")
 
     def state(self) -> dict[str, Any]:
         return dict(self.page.evaluate(STATE))
@@ -47,11 +46,15 @@ class View:
 
     def fold(self, position: int) -> str:
         """The page's folded world at a position, as a checkpoint."""
-        return str(
+        return self.folds([position])[0]
+
+    def folds(self, positions: list[int]) -> list[str]:
+        """The same of many positions, folded in this order."""
+        return list(
             self.page.evaluate(
-                "async k => JSON.stringify((await import('./static/js/core/checkpoint.js'))"
-                ".toCheckpoint(kvviz.ctx.timeline.keyframes.at(k)))",
-                position,
+                "async (all) => { const {toCheckpoint} = await import('./static/js/core/checkpoint.js');"
+                " return all.map((k) => JSON.stringify(toCheckpoint(kvviz.ctx.timeline.keyframes.at(k)))); }",
+                positions,
             )
         )
 
@@ -64,5 +67,6 @@ class View:
         return self.until(lambda state: state["folded"])
 
     def close(self) -> None:
-        self.context.close()
+        """End the test of this page: it has asked no other host."""
+        self.watched.leave()
         assert self.watched.foreign == []
