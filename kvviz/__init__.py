@@ -1,6 +1,6 @@
 """Watch the KV cache of a real language model, step by step.
 
-The public names are imported when they are first used, so that `import kvviz` brings neither torch nor a web server.
+Public names are imported on first use, so `import kvviz` loads neither torch nor a web server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'kvviz' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(f"module 'kvviz' has no attribute {name!r} (public names: {', '.join(__all__)})")
     return getattr(import_module(_HOMES[name]), name)
 
 

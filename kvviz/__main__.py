@@ -1,4 +1,4 @@
-"""`python -m kvviz`: the same as the `kvviz` command."""
+"""Run the `kvviz` command as `python -m kvviz`."""
 
 from kvviz.commands.main import main
 

@@ -1,6 +1,6 @@
-"""What a program calls: `record` and `serve` for a model that it has loaded itself.
+"""The Python API: `record` and `serve` for a model that is already loaded.
 
-Importing this module imports neither torch nor the web server; the functions do.
+Importing this module loads neither torch nor the web server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvviz.log.recording import Recording
     from kvviz.model.loading import LoadedModel
 
-#: Longest title of a recording, in characters; it is the beginning of the prompt.
+#: Maximum length of a recording's title (the start of the prompt), in characters.
 _TITLE_LENGTH = 80
 
 
@@ -30,11 +30,11 @@ def record(
     path: str | Path | None = None,
     **options: Any,
 ) -> Recording:
-    """Run `prompt` on a model that is already in memory and return what happened as an opened recording.
+    """Run `prompt` on a loaded model and return the run as an opened recording.
 
-    `path`: also write it to this `.kvviz` file. Options are those of `record_loaded`. `recording.records()` gives the
-    events. The model's own attention is given back at the end. Raises `ModelError` when the model cannot be observed,
-    `RequestError` when the prompt does not fit, `ConfigError` for a setting outside its limits.
+    If `path` is given, the recording is also written to that `.kvviz` file. Options are those of `record_loaded`. Read
+    the events with `recording.records()`. The model's own attention is restored afterwards. Raises `ModelError` if the
+    model isn't supported, `RequestError` if the prompt doesn't fit, and `ConfigError` if a setting is out of range.
     """
     from kvviz.model.loading import from_objects
 
@@ -60,10 +60,10 @@ def record_loaded(
     on_prompt: Callable[[int], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Recording:
-    """Run one prompt and return it as a recording; `on_step` gets tokens computed and tokens sampled after each step.
+    """Run one prompt and return the run as a recording.
 
-    `on_prompt` gets the number of prompt tokens before the first step. `template` None: the chat template if the
-    tokenizer has one.
+    `on_prompt` is called with the number of prompt tokens before the first step, `on_step` with the numbers of computed
+    and sampled tokens after each step. `template` None: use the chat template if the tokenizer has one.
     """
     from kvviz.log.recording import Recording, write_recording
     from kvviz.model.instrumented import InstrumentedModel
@@ -113,12 +113,12 @@ def compare_loaded(
     config: EngineConfig | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Run a prompt in several lanes, such as `["gqa", "int4", "window=64"]`; the figures of each, see docs/compare.md.
+    """Run a prompt in several lanes, such as `["gqa", "int4", "window=64"]`, and return the figures of each lane.
 
-    `before`: prompts that are run first, so that there is a prefix to hit or to have lost. `needle`: a prompt that
-    hides a word is made instead of `prompt`. `path`: also write a recording with all lanes. `on_step` gets the number
-    of tokens of the answer so far. Raises `ConfigError` for a lane that there is not, `ModelError` for one that does
-    not go with the model, `RequestError` when the prompt does not fit.
+    See docs/compare.md. `before`: prompts to run first, so that there is a prefix to hit or miss. `needle`: use a
+    generated prompt that hides a word instead of `prompt`. `path`: also write a recording of all lanes. `on_step` is
+    called with the number of answer tokens so far. Raises `ConfigError` for an unknown lane, `ModelError` for a lane
+    that the model doesn't support, and `RequestError` if the prompt doesn't fit.
     """
     from kvviz.comparison.comparison import Comparison
     from kvviz.comparison.figures import lane_figures
@@ -152,11 +152,11 @@ def compare_loaded(
 def serve(
     model: PreTrainedModel | str | None = None, tokenizer: PreTrainedTokenizerBase | None = None, **options: Any
 ) -> None:
-    """Show the page and block until interrupted.
+    """Serve the page until interrupted, and print its address.
 
-    `model` is a loaded transformers model, or what `--model` takes: a hub id, a directory, a `.gguf` file; None is the
-    default model. Options are the fields of `kvviz.web.app.ServerConfig`: `host`, `port`, `root_path`,
-    `open_browser`, … Prints the address. Raises `ConfigError` when it cannot be listened on.
+    `model` is a loaded transformers model or a value of `--model`: a hub id, a directory or a `.gguf` file; None is the
+    default model. Options are the fields of `kvviz.web.app.ServerConfig`, such as `host`, `port`, `root_path` and
+    `open_browser`. Raises `ConfigError` if the address is unavailable.
     """
     from kvviz.web.app import ServerConfig, run
 

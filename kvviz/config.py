@@ -1,4 +1,4 @@
-"""Settings of an engine, validated where they are made."""
+"""Engine settings, validated on construction."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ Preemption = Literal["recompute", "swap"]
 EvictionPolicy = Literal["lru", "fifo", "lfu", "random"]
 
 
-def _came(value: object) -> str:
-    """Whole numbers with the digits of the limits beside them, the rest in words."""
+def _got(value: object) -> str:
     return str(value) if type(value) is int and abs(value) < MAX_SHOWN_NUMBER else shown(value)
 
 
@@ -34,7 +33,7 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
     """Raise `ConfigError` unless `low` <= `value` <= `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(
-            f"{name} must be a whole number from {low} to {high}, but is {_came(value)}; choose one in that range.",
+            f"{name} must be a whole number from {low} to {high} (got {_got(value)}).",
             setting=name,
             low=low,
             high=high,
@@ -42,10 +41,10 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
 
 
 def check_number(name: str, value: float, low: float, high: float) -> None:
-    """Raise `ConfigError` unless `low` <= `value` <= `high`; not a number never is."""
+    """Raise `ConfigError` unless `low` <= `value` <= `high`. NaN is always rejected."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(
-            f"{name} must be a number from {low} to {high}, but is {_came(value)}; choose one in that range.",
+            f"{name} must be a number from {low} to {high} (got {_got(value)}).",
             setting=name,
             low=low,
             high=high,
@@ -55,22 +54,28 @@ def check_number(name: str, value: float, low: float, high: float) -> None:
 def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         words = " or ".join(str(choice) for choice in choices)
-        raise ConfigError(f"{name} must be {words}, but is {shown(value)}; choose one of them.", setting=name)
+        raise ConfigError(f"{name} must be {words} (got {shown(value)}).", setting=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """Sizes and choices of one engine run.
+    """Settings of one engine run. Raises `ConfigError` if a value is out of range.
 
-    `block_size` tokens per block, `num_blocks` blocks in the pool, `num_host_blocks` in the host tier. A step
-    computes at most `token_budget` tokens (None: one chunk and a token of everybody else) of at most `max_running`
-    requests, of one prompt at most `prefill_chunk` (a prompt that is alone may take a given budget whole, as in
-    vLLM); without `chunked_prefill` a prompt is computed in one step or waits. `order`: who runs first and is
-    preempted last; `preemption`: how; `eviction`: which cached block is reused first; `offload`: cached blocks that
-    are evicted go to the host tier. Without `kv_cache` nothing is kept between two steps: each computes the whole
-    sequence again. `reserve`: a request gets the blocks of its longest possible text when it is let in, as a contiguous
-    allocator gives slots. `num_candidates` top tokens are kept with each sampled one; `seed` is that of
-    everything random. Raises `ConfigError` when a value is outside its limits.
+    - `block_size`: tokens per block.
+    - `num_blocks`, `num_host_blocks`: blocks in the pool and in the host tier.
+    - `max_running`: maximum number of requests per step.
+    - `token_budget`: maximum number of tokens per step (None: one prefill chunk plus one token for each other request).
+    - `prefill_chunk`: maximum number of tokens of one prompt per step. As in vLLM, a prompt that runs alone may use a
+      whole explicit `token_budget`.
+    - `chunked_prefill`: if off, a prompt is computed in a single step, and waits until it fits.
+    - `order`: which request runs first and is preempted last.
+    - `preemption`: how requests are preempted.
+    - `eviction`: which cached block is reused first.
+    - `offload`: evicted blocks move to the host tier.
+    - `kv_cache`: if off, nothing is kept between steps; each step computes the whole sequence again.
+    - `reserve`: on admission, a request gets blocks for its maximum length, like slots from a contiguous allocator.
+    - `num_candidates`: number of top tokens recorded with each sampled token.
+    - `seed`: seed of all random choices.
     """
 
     block_size: int = 16
@@ -107,30 +112,30 @@ class EngineConfig:
         check_range("seed", self.seed, 0, MAX_SEED)
         if not self.kv_cache and (self.prefix_cache or self.chunked_prefill):
             raise ConfigError(
-                "An engine without a KV cache has no prefix cache and computes a prompt in one step; turn prefix_cache "
-                "and chunked_prefill off as well.",
+                "Without a KV cache there is no prefix cache and no chunked prefill; turn off prefix_cache and "
+                "chunked_prefill too.",
                 setting="kv_cache",
             )
 
     @property
     def budget(self) -> int:
-        """Tokens that a step computes at most."""
+        """Maximum number of tokens per step."""
         return self.prefill_chunk + self.max_running - 1 if self.token_budget is None else self.token_budget
 
     @property
     def max_chunk(self) -> int:
-        """Tokens of one request that a step computes at most."""
+        """Maximum number of tokens of one request per step."""
         if not self.chunked_prefill:
             return sys.maxsize
         return self.prefill_chunk if self.token_budget is None else self.token_budget
 
 
 def blocks_in_bytes(pool_bytes: int, block_bytes: int) -> int:
-    """Whole blocks of `block_bytes` that fit in `pool_bytes`; `ConfigError` when not even one does."""
+    """Number of whole `block_bytes` blocks that fit in `pool_bytes`. Raises `ConfigError` if none fits."""
     num_blocks = pool_bytes // block_bytes
     if num_blocks < 1:
         raise ConfigError(
-            f"A pool of {pool_bytes:,} B holds no block: one block takes {block_bytes:,} B; give at least that much.",
+            f"A pool of {pool_bytes:,} B is smaller than one block ({block_bytes:,} B); use at least that size.",
             setting="pool_bytes",
             low=block_bytes,
         )

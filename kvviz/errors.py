@@ -1,12 +1,12 @@
-"""What a person, a file or the network can cause, as exceptions that say: expected, came, what to do.
+"""Exceptions for errors caused by users, files or the network. Messages state the problem, then the fix.
 
 KvvizError
-├── ConfigError      a setting outside its limits
-├── RequestError     a prompt or command that cannot be carried out
-├── ModelError       weights that are missing, broken or not supported
-├── RecordingError   a file that cannot be read
-├── TraceError       a trace that cannot be read or simulated
-└── MissingError     a step, frame or entry that is not there (any more)
+├── ConfigError      a setting is out of range
+├── RequestError     a prompt or command is invalid
+├── ModelError       a model is missing, broken or unsupported
+├── RecordingError   a recording is unreadable
+├── TraceError       a trace can't be read or simulated
+└── MissingError     a step, frame or entry doesn't exist, or no longer exists
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class KvvizError(Exception):
-    """Base of all errors meant for a person. `message` is one sentence, `code` one word, `details` its numbers."""
+    """Base class of all errors meant for users: a `message`, a machine-readable `code` and `details`."""
 
     default_code = "error"
 
@@ -27,36 +27,36 @@ class KvvizError(Exception):
 
 
 class ConfigError(KvvizError):
-    """A setting is outside its limits."""
+    """A setting is out of range."""
 
     default_code = "bad_setting"
 
 
 class RequestError(KvvizError):
-    """A prompt or a command cannot be carried out."""
+    """A prompt or command is invalid."""
 
     default_code = "bad_request"
 
 
 class ModelError(KvvizError):
-    """A model is missing, broken or not supported."""
+    """A model is missing, broken or unsupported."""
 
     default_code = "model"
 
 
 class RecordingError(KvvizError):
-    """A recording cannot be read."""
+    """A recording is unreadable."""
 
     default_code = "bad_recording"
 
 
 class TraceError(KvvizError):
-    """A trace of requests cannot be read or simulated."""
+    """A trace of requests can't be read or simulated."""
 
     default_code = "bad_trace"
 
 
 class MissingError(KvvizError):
-    """A step, frame or entry is not there, or not any more."""
+    """A step, frame or entry doesn't exist, or no longer exists."""
 
     default_code = "missing"

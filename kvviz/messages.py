@@ -1,4 +1,4 @@
-"""What is wrong with data from outside, in the words of people: no type names of Python or of a library."""
+"""Error messages for external data, without type names of Python or a library."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_SHOWN_LENGTH = 60
-#: From here on whole numbers are shown by their first digits and their size.
+#: Whole numbers from here on are shown by their first digits and exponent.
 MAX_SHOWN_NUMBER = 2**64
 
-#: What was expected, by the type of a pydantic fault; the fields are those of its context.
+#: What was expected, by pydantic error type. Placeholders are fields of the error's context.
 _EXPECTED = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -20,17 +20,17 @@ _EXPECTED = {
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "string_type": "a text",
-    "string_too_short": "a text of at least {min_length} characters",
-    "string_too_long": "a text of at most {max_length} characters",
+    "string_type": "text",
+    "string_too_short": "text of at least {min_length} characters",
+    "string_too_long": "text of at most {max_length} characters",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of at most {le}",
     "list_type": "a list",
     "tuple_type": "a list",
-    "too_short": "a list of at least {min_length}",
-    "too_long": "a list of at most {max_length}",
+    "too_short": "a list with {min_length} or more items",
+    "too_long": "a list with {max_length} or fewer items",
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
@@ -38,18 +38,18 @@ _EXPECTED = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """What was expected and what came, as a clause, for one of the `errors()` of a pydantic `ValidationError`."""
+    """Describe one of the `errors()` of a pydantic `ValidationError` as a clause: "expected …, got …"."""
     if fault["type"] == "missing":
-        return "it is missing"
+        return "missing"
     if fault["type"] == "extra_forbidden":
-        return "there is no such field"
+        return "unknown field"
     limits = {name: _number(value) for name, value in fault.get("ctx", {}).items() if isinstance(value, int | float)}
     expected = _EXPECTED.get(fault["type"], "something else").format_map(limits)
-    return f"{expected} is expected, but {shown(fault['input'])} came"
+    return f"expected {expected}, got {shown(fault['input'])}"
 
 
 def shown(value: Any) -> str:
-    """A value as a person would name it: texts and numbers as they are, the rest by its kind."""
+    """Describe a value: text and numbers literally, everything else by its kind."""
     match value:
         case None:
             return "nothing"
@@ -58,7 +58,7 @@ def shown(value: Any) -> str:
         case int() | float():
             return _number(value)
         case "":
-            return "an empty text"
+            return "empty text"
         case str():
             return clipped(repr(value))
         case list() | tuple():
@@ -79,4 +79,4 @@ def _number(value: float) -> str:
     try:
         return f"{float(value):.12g}"
     except OverflowError:
-        return "a number beyond all limits"
+        return "a number too large to show"

@@ -1,3 +1,3 @@
-"""The version, in one place for the package, the recordings' headers and the build."""
+"""The version of the package, of recording headers and of the build."""
 
 __version__ = "0.1.0"

@@ -343,7 +343,7 @@ def test_a_latent_of_full_rank_is_exact_and_a_smaller_one_is_not() -> None:
 
 
 def test_a_model_with_latents_of_its_own_shows_them() -> None:
-    with pytest.raises(ConfigError, match="latents already"):
+    with pytest.raises(ConfigError, match="already caches latents"):
         Run(small_model("deepseek_v3", **LATENT), ["latent=4"], prompt_ids(9))
     run = Run(small_model("deepseek_v3", **LATENT), ["fp16"], prompt_ids(9))
     assert run.figures["gqa"]["bytes_per_token"] == 4 * (16 + 8) * 4

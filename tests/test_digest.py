@@ -76,7 +76,7 @@ def test_digest_is_murmur3_of_the_words(words: list[int]) -> None:
 
 
 def test_worked_values_of_the_documentation() -> None:
-    text = (ROOT / "docs" / "events.md").read_text(encoding="utf-8").partition("## The digest, worked")[2]
+    text = (ROOT / "docs" / "events.md").read_text(encoding="utf-8").partition("## Digest examples")[2]
     worked = re.findall(r"```text\n([\d\s]+)digest ([0-9a-f]{16})\n", text)
     assert len(worked) == 3
     for words, expected in worked:

@@ -195,7 +195,7 @@ def test_only_norms_of_new_tokens_are_in_a_step_pack() -> None:
 def test_a_layer_that_does_not_exist_is_missing(layer: int) -> None:
     frames = Frames(frame_of(5))
     for pack in (frames.pack_step, frames.pack_heads):
-        with pytest.raises(MissingError, match="layers 0 to 2") as error:
+        with pytest.raises(MissingError, match="choose one from 0 to 2") as error:
             pack(1, layer)
         assert code_of(error) == "no_layer"
 
@@ -292,7 +292,7 @@ def test_a_step_keeps_a_frame_of_each_request_and_goes_as_a_whole() -> None:
             store.get(1, request_id)
         assert code_of(dropped) == "dropped"
     with pytest.raises(
-        MissingError, match="Request 4 computed nothing in step 2; ask for one that did: 5, 9, 2"
+        MissingError, match="Request 4 computed nothing in step 2; choose one that did: 5, 9, 2"
     ) as other:
         store.get(2, 4)
     assert code_of(other) == "not_in_step"

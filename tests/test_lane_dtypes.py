@@ -68,5 +68,5 @@ def test_keys_that_turn_by_another_angle_are_refused_in_any_dtype() -> None:
     keys = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
     for dtype in (torch.float32, torch.bfloat16):
         check_rotation(rotation, keys.to(dtype), rotation.rotate(keys, torch.tensor(37)).to(dtype), 37)
-        with pytest.raises(ModelError, match="do not turn"):
+        with pytest.raises(ModelError, match="don't rotate"):
             check_rotation(rotation, keys.to(dtype), rotation.rotate(keys, torch.tensor(38)).to(dtype), 37)

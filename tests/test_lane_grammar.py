@@ -12,11 +12,11 @@ from kvviz.errors import ConfigError
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("int8,self=5", "has no option 'self'; its options are: group, recent"),
+        ("int8,self=5", "has no option 'self' (options: group, recent)"),
         ("window,=5", "has no option ''"),
         ("int8,group=16,group=32", "the option 'group' came twice"),
         ("window=8,budget=9", "the option 'budget' came twice"),
-        ("window=99999999999999", "from 2 to 65536, but is 99999999999999"),
+        ("window=99999999999999", "from 2 to 65536 (got 99999999999999)"),
         ("window=６４", "a whole number is expected in '６４'"),
     ],
 )

@@ -49,7 +49,7 @@ def changed(path: Path, to: Path, change: Change, member: str = "header.json") -
         (lambda header: header["lanes"][2].update(bytes_per_token=None), "lanes.2.bytes_per_token"),
         (lambda header: header["lanes"][0].update(exact="yes"), "lanes.0.exact"),
         (lambda header: header["lanes"][0].update(options={"recent": "16"}), "lanes.0.options.recent"),
-        (lambda header: header["lanes"].reverse(), "index is not their place"),
+        (lambda header: header["lanes"].reverse(), "lanes out of order"),
         (lambda header: header["lanes"].append({**header["lanes"][0], "index": 3}), "no lanes/3/header.json"),
         (lambda header: header.update(lanes="mqa"), "wrong lanes"),
     ],
@@ -77,7 +77,7 @@ def test_all_lanes_together_are_as_long_as_one_log_may_be(path: Path, monkeypatc
     Recording.open(path).close()
     monkeypatch.setattr(recording, "MAX_RECORDS", sum(lengths) - 1)
     assert max(lengths) < sum(lengths) - 1
-    with pytest.raises(RecordingError, match="no more are read"):
+    with pytest.raises(RecordingError, match="lanes of the recording are too large"):
         Recording.open(path)
 
 

@@ -42,10 +42,10 @@ def refusal(**command: Any) -> str:
         (12, "12"),
         (1_000_000, "1,000,000"),
         (-(10**30), "-1e+30"),
-        (10**400, "a number beyond all limits"),
+        (10**400, "a number too large to show"),
         (0.25, "0.25"),
         (1e26, "1e+26"),
-        ("", "an empty text"),
+        ("", "empty text"),
         ("many", "'many'"),
         ("x" * 100, "'" + "x" * 56 + "..."),
         ([1, 2], "a list"),
@@ -72,25 +72,25 @@ def test_what_is_no_command_is_named(data: Any, came: str) -> None:
         ({"command": None}, "but nothing came there; the commands are start,"),
         ({"command": ["step"]}, "but a list came there; the commands are start,"),
         ({"command": "fly"}, "There is no command 'fly'; the commands are start,"),
-        ({"command": "step", "count": "3"}, "step: count: a whole number is expected, but '3' came; "),
-        ({"command": "step", "count": 1.5}, "step: count: a whole number is expected, but 1.5 came; "),
-        ({"command": "step", "count": True}, "a whole number is expected, but true came"),
-        ({"command": "step", "count": None}, "a whole number is expected, but nothing came"),
-        ({"command": "step", "count": 0}, "a number of at least 1 is expected, but 0 came"),
-        ({"command": "step", "count": 5_000}, "a number of at most 1,000 is expected, but 5,000 came"),
-        ({"command": "step", "id": [1]}, "step: id: a whole number is expected, but a list came"),
-        ({"command": "step", "surprise": 1}, "step: surprise: there is no such field; leave it out."),
-        ({"command": "set_rate"}, "set_rate: steps_per_second: it is missing; "),
-        ({"command": "set_rate", "steps_per_second": "fast"}, "a number is expected, but 'fast' came"),
-        ({"command": "set_rate", "steps_per_second": 0}, "a number of at least 0.1 is expected, but 0 came"),
-        ({"command": "add_request", "prompt": None}, "prompt: a text is expected, but nothing came"),
-        ({"command": "add_request", "prompt": {}}, "prompt: a text is expected, but an object came"),
-        ({"command": "add_request", "prompt": "x", "template": "yes"}, "true or false is expected, but 'yes' came"),
-        ({"command": "add_request", "prompt": "x", "top_p": 0}, "a number above 0 is expected, but 0 came"),
-        ({"command": "add_request", "prompt": "x", "salt": "s" * 300}, "a text of at most 256 characters is expected"),
-        ({"command": "start", "config": []}, "start: config: an object is expected, but a list came"),
-        ({"command": "start", "config": {"seed": "7"}}, "start: config.seed: a whole number is expected, but '7' came"),
-        ({"command": "start", "config": {"prefix_cache": 1}}, "true or false is expected, but 1 came"),
+        ({"command": "step", "count": "3"}, "step: count: expected a whole number, got '3'; "),
+        ({"command": "step", "count": 1.5}, "step: count: expected a whole number, got 1.5; "),
+        ({"command": "step", "count": True}, "expected a whole number, got true"),
+        ({"command": "step", "count": None}, "expected a whole number, got nothing"),
+        ({"command": "step", "count": 0}, "expected a number of at least 1, got 0"),
+        ({"command": "step", "count": 5_000}, "expected a number of at most 1,000, got 5,000"),
+        ({"command": "step", "id": [1]}, "step: id: expected a whole number, got a list"),
+        ({"command": "step", "surprise": 1}, "step: surprise: unknown field; leave it out."),
+        ({"command": "set_rate"}, "set_rate: steps_per_second: missing; "),
+        ({"command": "set_rate", "steps_per_second": "fast"}, "expected a number, got 'fast'"),
+        ({"command": "set_rate", "steps_per_second": 0}, "expected a number of at least 0.1, got 0"),
+        ({"command": "add_request", "prompt": None}, "prompt: expected text, got nothing"),
+        ({"command": "add_request", "prompt": {}}, "prompt: expected text, got an object"),
+        ({"command": "add_request", "prompt": "x", "template": "yes"}, "expected true or false, got 'yes'"),
+        ({"command": "add_request", "prompt": "x", "top_p": 0}, "expected a number above 0, got 0"),
+        ({"command": "add_request", "prompt": "x", "salt": "s" * 300}, "expected text of at most 256 characters"),
+        ({"command": "start", "config": []}, "start: config: expected an object, got a list"),
+        ({"command": "start", "config": {"seed": "7"}}, "start: config.seed: expected a whole number, got '7'"),
+        ({"command": "start", "config": {"prefix_cache": 1}}, "expected true or false, got 1"),
     ],
 )
 def test_a_command_is_refused_in_plain_words(command: dict[str, Any], words: str) -> None:
@@ -104,7 +104,7 @@ def test_a_command_is_refused_in_plain_words(command: dict[str, Any], words: str
 def test_a_pool_beyond_all_limits_is_told_the_limit(text: str) -> None:
     """Also when the reader of JSON has made a float of the number, as it does beyond 64 bits."""
     message = refusal(**orjson.loads(f'{{"command": "start", "config": {{"pool_bytes": {text}}}}}'))
-    assert "config.pool_bytes: a number of at most 9,007,199,254,740,991 is expected, but " in message
+    assert "config.pool_bytes: expected a number of at most 9,007,199,254,740,991, got " in message
     assert not FOREIGN.search(message)
     largest = parse_command({"command": "start", "config": {"pool_bytes": MAX_ID}})
     assert largest == Start(command="start", config=RunSettings(pool_bytes=MAX_ID))
@@ -115,17 +115,17 @@ def test_the_limit_of_a_pool_comes_over_the_websocket() -> None:
         socket.connection.send('{"id": 1, "command": "start", "config": {"pool_bytes": 99999999999999999999999}}')
         error = socket.until_type("error")
         assert (error["id"], error["code"]) == (1, "bad_command")
-        assert "at most 9,007,199,254,740,991 is expected, but 1e+23 came" in error["message"]
+        assert "at most 9,007,199,254,740,991, got 1e+23" in error["message"]
 
 
 def test_a_query_is_refused_in_plain_words() -> None:
     with running(load=fake_load()) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
         for path, words in (
-            ("frames/x", "step: a whole number is expected, but 'x' came; "),
-            ("frames/1?columns=0", "columns: a number of at least 1 is expected, but '0' came; "),
-            ("frames/1?layer=1.5", "layer: a whole number is expected, but '1.5' came; "),
-            ("frames/99999999999999999999", "step: a number of at most 9,007,199,254,740,991 is expected"),
-            ("triangle/1?layer=1", "head: it is missing; "),
+            ("frames/x", "step: expected a whole number, got 'x'; "),
+            ("frames/1?columns=0", "columns: expected a number of at least 1, got '0'; "),
+            ("frames/1?layer=1.5", "layer: expected a whole number, got '1.5'; "),
+            ("frames/99999999999999999999", "step: expected a number of at most 9,007,199,254,740,991"),
+            ("triangle/1?layer=1", "head: missing; "),
         ):
             message = client.get(f"/api/sessions/live/{path}").json()["message"]
             assert words in message
@@ -135,13 +135,13 @@ def test_a_query_is_refused_in_plain_words() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"pool": {"num_blocks": "12", "block_size": 4, "bytes_per_token": 1}}, "a whole number is expected, but '12'"),
-        ({"pool": []}, "wrong pool (an object is expected, but a list came)"),
-        ({"pool": {"num_blocks": 0, "block_size": 4, "bytes_per_token": 1}}, "a number of at least 1 is expected"),
-        ({"model": None}, "wrong model (an object is expected, but nothing came)"),
-        ({"model": {"num_layers": 1, "layers": {}}}, "wrong model.layers (a list is expected, but an object came)"),
-        ({"model": {"num_layers": 1}}, "wrong model.layers (it is missing)"),
-        ({"model": {"num_layers": 1, "layers": [{"key_shape": 3}]}}, "a list is expected, but 3 came"),
+        ({"pool": {"num_blocks": "12", "block_size": 4, "bytes_per_token": 1}}, "expected a whole number, got '12'"),
+        ({"pool": []}, "wrong pool (expected an object, got a list)"),
+        ({"pool": {"num_blocks": 0, "block_size": 4, "bytes_per_token": 1}}, "expected a number of at least 1"),
+        ({"model": None}, "wrong model (expected an object, got nothing)"),
+        ({"model": {"num_layers": 1, "layers": {}}}, "wrong model.layers (expected a list, got an object)"),
+        ({"model": {"num_layers": 1}}, "wrong model.layers (missing)"),
+        ({"model": {"num_layers": 1, "layers": [{"key_shape": 3}]}}, "expected a list, got 3"),
     ],
 )
 def test_a_header_is_refused_in_plain_words(change: dict[str, Any], words: str) -> None:

@@ -254,9 +254,9 @@ def test_entries_go_round() -> None:
                 for got, name in ((key, "keys"), (value, "values")):
                     expected = (entries[name][1, index].astype(np.float32) - 128) * entries[f"{name}_scale"][1, index]
                     np.testing.assert_array_equal(got, expected.reshape(KV_HEADS, DIM))
-            with pytest.raises(MissingError, match="No entry"):
+            with pytest.raises(MissingError, match="wrote no entry"):
                 recording.entry(event.request_id, event.positions[-1] + 1, 1, seq)
-            with pytest.raises(MissingError, match="No entry"):
+            with pytest.raises(MissingError, match="wrote no entry"):
                 recording.entry(event.request_id + 1, event.positions[0], 1, seq)
 
 
@@ -408,7 +408,7 @@ def test_a_header_that_is_none_is_refused(text: bytes) -> None:
 def test_a_newer_format_is_refused_in_plain_words(version: int) -> None:
     text = b'{"format": %d}' % version
     if version < 2**53:
-        assert "install a newer" in refused(with_member("header.json", text), "newer_format").message
+        assert "upgrade kvviz" in refused(with_member("header.json", text), "newer_format").message
     else:
         refused(with_member("header.json", text))
 

@@ -51,5 +51,5 @@ def test_types_name_only_what_is_declared_before() -> None:
 
 
 def test_unknown_type_is_refused() -> None:
-    with pytest.raises(TypeError, match="no notation"):
+    with pytest.raises(TypeError, match="unsupported type"):
         schema._render(dict[str, int], schema._SCALARS)

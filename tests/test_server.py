@@ -348,7 +348,7 @@ def test_frames_by_range(client: httpx.Client) -> None:
     for kind in ("frames", "heads"):
         other = client.get(f"/api/sessions/live/{kind}/1?request=9")
         assert (other.status_code, other.json()["code"]) == (404, "not_in_step")
-        assert other.json()["message"] == "Request 9 computed nothing in step 1; ask for one that did: 0."
+        assert other.json()["message"] == "Request 9 computed nothing in step 1; choose one that did: 0."
     gone = client.get("/api/sessions/live/entry?request=0&position=3&layer=1&write_seq=0")
     assert (gone.status_code, gone.json()["code"], gone.json()["details"]) == (410, "gone", {"since_step": 3})
     assert client.get("/api/sessions/new/frames/1").status_code == 404

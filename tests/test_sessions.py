@@ -246,7 +246,7 @@ def test_engine_config_from_settings() -> None:
     assert config(block_size=4, pool_bytes=100_000, capture=False) == EngineConfig(block_size=4, num_blocks=25)
     with pytest.raises(ConfigError, match="one out"):
         config(num_blocks=3, pool_bytes=100_000)
-    with pytest.raises(ConfigError, match="holds no block"):
+    with pytest.raises(ConfigError, match="smaller than one block"):
         config(pool_bytes=15_999)
     with pytest.raises(ConfigError, match="at most 625 blocks"):
         config(num_blocks=626)

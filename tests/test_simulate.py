@@ -232,8 +232,8 @@ def test_a_course_has_few_points_and_all_tokens() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("mru", 1), "The policy must be lru, fifo, lfu, random, optimum, but 'mru' came; choose one of them."),
-        (("lru", -1), "A cache has 0 (no limit) to 9,007,199,254,740,992 blocks, but -1 came; give another number."),
+        (("mru", 1), "Policy must be one of lru, fifo, lfu, random, optimum (got 'mru')."),
+        (("lru", -1), "Cache size must be 0 (unlimited) to 9,007,199,254,740,992 blocks (got -1)."),
     ],
 )
 def test_settings_outside_their_limits(arguments: tuple[str, int], sentence: str) -> None:
@@ -244,7 +244,7 @@ def test_settings_outside_their_limits(arguments: tuple[str, int], sentence: str
 
 def test_a_sweep_has_a_limit() -> None:
     for capacities in ([], [1] * 201):
-        with pytest.raises(TraceError, match="A sweep has 1 to 200 capacities"):
+        with pytest.raises(TraceError, match="A sweep must have 1–200 capacities"):
             sweep(stored(whole([1])), "lru", capacities)
 
 

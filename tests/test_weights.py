@@ -252,7 +252,7 @@ def test_one_process_waits_for_the_other_and_says_so(cache: Path, monkeypatch: p
         held.release()
 
     with finding._cache_lock(progress):
-        assert told == ["Waiting for another kvviz that is preparing the model"]
+        assert told == ["Waiting for another kvviz process to prepare the model"]
 
 
 def test_gguf_named_by_path_is_converted_once(
@@ -273,7 +273,7 @@ def test_gguf_named_by_path_is_converted_once(
 
 def test_gguf_of_an_unknown_kind_is_refused_in_one_sentence(cache: Path, tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "odd.gguf", architecture="nosuchkind")
-    with pytest.raises(ModelError, match=r"odd\.gguf could not be converted: .*nosuchkind") as caught:
+    with pytest.raises(ModelError, match=r"Can't convert odd\.gguf: .*nosuchkind") as caught:
         prepare(str(path), quiet)
     assert "\n" not in caught.value.message
     assert list((cache / "models").iterdir()) == []
@@ -316,7 +316,7 @@ def test_name_of_nothing_is_refused_without_asking_the_hub(
     cache: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(ModelError, match="There is no model at") as caught:
+    with pytest.raises(ModelError, match="No model found at") as caught:
         prepare(name, quiet)
     assert caught.value.code == "no_model"
 
@@ -354,7 +354,7 @@ def test_hub_that_does_not_answer_is_one_sentence(cache: Path, monkeypatch: pyte
         raise huggingface_hub.errors.LocalEntryNotFoundError("Cannot reach the hub.\nSee the documentation.")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with pytest.raises(ModelError, match="neither a file or directory here nor could it be fetched") as caught:
+    with pytest.raises(ModelError, match="neither a local file nor directory, and can't be downloaded") as caught:
         prepare("owner/model", quiet)
     assert "\n" not in caught.value.message
 

@@ -128,10 +128,10 @@ def test_ten_thousand_random_workloads_never_crash() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"[", "cannot be read"),
-        (b"[]", "the workload: an object is expected, but a list came"),
-        (b'{"block_size": 0, "num_blocks": 1, "ops": []}', "block_size: a number of at least 1"),
-        (b'{"block_size": 1, "num_blocks": 1}', "ops: it is missing"),
+        (b"[", "must be a JSON object"),
+        (b"[]", "the workload: expected an object, got a list"),
+        (b'{"block_size": 0, "num_blocks": 1, "ops": []}', "block_size: expected a number of at least 1"),
+        (b'{"block_size": 1, "num_blocks": 1}', "ops: missing"),
         (b'{"block_size": 1, "num_blocks": 1, "ops": [{"op": "grow", "id": "a"}]}', "ops.0"),
         (
             b'{"block_size": 1, "num_blocks": 1, "ops": [{"op": "start", "id": "a", "tokens": []}]}',
@@ -151,4 +151,4 @@ def test_a_wrong_workload_is_refused_in_a_sentence(tmp_path: Path, data: bytes, 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(app, ["blocks", str(tmp_path / "none.json")])
     assert isinstance(outcome.exception, ConfigError)
-    assert "cannot be read" in str(outcome.exception)
+    assert "Can't read" in str(outcome.exception)

@@ -28,7 +28,7 @@ def bench(
     if what == "simulate":
         _simulate(as_json=as_json)
     elif what is not None:
-        raise typer.BadParameter(f"nothing or simulate is expected, but {shown(what)} came.")
+        raise typer.BadParameter(f"expected simulate or nothing, got {shown(what)}.")
     else:
         _model(as_json=as_json, model=model, memory=memory, page=page)
 

@@ -18,20 +18,20 @@ def _whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise typer.BadParameter(f"a whole number is expected, but {shown(text)} came.") from error
+        raise typer.BadParameter(f"expected a whole number, got {shown(text)}.") from error
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise typer.BadParameter(f"a number is expected, but {shown(text)} came.") from error
+        raise typer.BadParameter(f"expected a number, got {shown(text)}.") from error
 
 
 def _port(text: str) -> int:
     port = _whole_number(text)
     if not 0 <= port <= MAX_PORT:
-        raise typer.BadParameter(f"a port from 0 to {MAX_PORT} is expected, but {port} came.")
+        raise typer.BadParameter(f"expected a port from 0 to {MAX_PORT}, got {port}.")
     return port
 
 

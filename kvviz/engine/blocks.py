@@ -1,6 +1,6 @@
-"""The block pool: who uses which block, what the prefix cache holds, and in which order blocks are reused.
+"""The block pool: reference counts, the prefix cache and the order in which blocks are reused.
 
-Semantics are those of vLLM V1 from version 0.23 on (`BlockPool`), without its null block: usable blocks count from 0.
+Semantics follow `BlockPool` of vLLM V1 from version 0.23 on, without its null block: usable blocks start at 0.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from kvviz.events import (
 )
 from kvviz.log.digest import short_hash
 
-#: How many runners-up an eviction names.
+#: Number of runner-up blocks that an eviction lists.
 NUM_ALTERNATIVES = 4
 
 
 class BlockPool:
     """Fixed array of blocks with reference counts, prefix hashes and one free queue.
 
-    A block is in the free queue exactly when its count is 0. A free block that keeps its hash is *cached*: it can be
-    hit, or be evicted when it reaches the head of the queue. Every change is emitted as an event. `before_eviction` is
-    told which block is about to lose which prefix, while its entries are still there.
+    A block is in the free queue exactly when its count is 0. A free block that keeps its hash is *cached*: a prefix can
+    hit it, and it is evicted when it reaches the head of the queue. Every change is emitted as an event.
+    `before_eviction` is called with the block and its prefix hash while the entries still exist.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BlockPool:
         return 1 - self.num_free / self.num_blocks
 
     def find(self, hashes: Sequence[bytes], limit: int) -> list[int]:
-        """Cached blocks of a chain of hashes, first to last, up to the first miss and at most `limit`."""
+        """Cached blocks of a chain of hashes, in order, up to the first miss and at most `limit`."""
         block_ids: list[int] = []
         if self.prefix_cache:
             for block_hash in hashes[:limit]:
@@ -82,7 +82,7 @@ class BlockPool:
         return block_ids
 
     def share(self, request_id: int, logical_index: int, block_id: int) -> None:
-        """One more user for a cached block; it leaves the free queue if it was in it."""
+        """Add a user to a cached block. If it was free, it leaves the free queue."""
         if self.ref_counts[block_id] == 0:
             self.free.remove(block_id)
         self.ref_counts[block_id] += 1
@@ -90,13 +90,13 @@ class BlockPool:
         self._emit(BlockShared(request_id=request_id, logical_index=logical_index, block_id=block_id))
 
     def fork(self, block_ids: Sequence[int]) -> None:
-        """One more user for each of these blocks, which are in use."""
+        """Add a user to each of these blocks, which are in use."""
         for block_id in block_ids:
-            assert self.ref_counts[block_id] > 0, f"block {block_id} is forked but nobody uses it"
+            assert self.ref_counts[block_id] > 0, f"block {block_id} is forked but not in use"
             self.ref_counts[block_id] += 1
 
     def allocate(self, request_id: int, logical_index: int, reason: AllocationReason) -> int:
-        """Pop the head of the free queue for a request. Raises `ValueError` when no block is free."""
+        """Pop the head of the free queue for a request. Raises `ValueError` if no block is free."""
         block_id = self._pop()
         self._emit(BlockAllocated(request_id=request_id, logical_index=logical_index, block_id=block_id, reason=reason))
         return block_id
@@ -109,14 +109,14 @@ class BlockPool:
         num_tokens: int,
         move: Callable[[int, int], tuple[int, int]],
     ) -> int:
-        """Pop the head of the free queue to hold a copy of `source`, which loses one user.
+        """Pop the head of the free queue as a copy of `source`, which loses one user.
 
-        `move(source, target)` copies the entries and gives bytes and microseconds.
+        `move(source, target)` copies the entries and returns bytes and microseconds.
         """
         block_id = self._pop()
         num_bytes, copy_us = move(source, block_id)
         self.ref_counts[source] -= 1
-        assert self.ref_counts[source] > 0, "a block that nobody shares is not copied"
+        assert self.ref_counts[source] > 0, "a block that is not shared is not copied"
         self._emit(
             BlockCopied(
                 request_id=request_id,
@@ -153,11 +153,11 @@ class BlockPool:
         token_ids: Sequence[int] = (),
         keys: tuple[str, ...] = (),
     ) -> None:
-        """Enter a full block in the prefix cache. The first holder of a hash goes on serving lookups.
+        """Register a full block in the prefix cache. Lookups return the first block registered under a hash.
 
-        `token_ids` are the block's, `keys` the extra keys of its chain.
+        `token_ids` are the tokens of the block, `keys` the extra keys of its chain.
         """
-        assert self.hashes[block_id] is None, f"block {block_id} holds a prefix already"
+        assert self.hashes[block_id] is None, f"block {block_id} already holds a prefix"
         holders = self.cached.setdefault(block_hash, {})
         duplicate_of = next(iter(holders), None)
         holders[block_id] = None
@@ -179,15 +179,15 @@ class BlockPool:
     def release(
         self, request_id: int, block_ids: Sequence[int], logical_indices: Sequence[int], reason: ReleaseReason
     ) -> None:
-        """One user less for each block, in the given order (a table's tail first).
+        """Remove a user from each block, in the given order (the tail of a table first).
 
-        Blocks at count 0 enter the free queue: those without a hash as one batch at the head, the others at the tail,
-        or where the policy wants them.
+        Blocks that reach count 0 enter the free queue: those without a hash as one batch at the head, the others at the
+        tail or at the place that the policy assigns.
         """
         prepended: list[int] = []
         appended: list[int] = []
         for block_id in block_ids:
-            assert self.ref_counts[block_id] > 0, f"block {block_id} is released but nobody uses it"
+            assert self.ref_counts[block_id] > 0, f"block {block_id} is released but not in use"
             self.ref_counts[block_id] -= 1
             if self.ref_counts[block_id] == 0:
                 self._uses[block_id].free_since = self.step
@@ -208,7 +208,7 @@ class BlockPool:
         )
 
     def _put(self, block_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Put cached blocks into the free queue where the policy wants them; their places, or None: at the tail."""
+        """Insert cached blocks in policy order and return their places, or None if all go to the tail."""
         places: list[int] = []
         for block_id in block_ids:
             rank = self._policy.rank(self._uses[block_id])
@@ -225,7 +225,7 @@ class BlockPool:
         return tuple(places) if places else None
 
     def reset(self) -> bool:
-        """Forget every cached prefix. False, and nothing happens, while any block is in use."""
+        """Discard all cached prefixes. Returns False and changes nothing while any block is in use."""
         if self.num_free < self.num_blocks:
             return False
         self.forget([block_id for block_id, block_hash in enumerate(self.hashes) if block_hash is not None])
@@ -233,7 +233,7 @@ class BlockPool:
         return True
 
     def forget(self, block_ids: Sequence[int], reason: Literal["reset", "unwritten", "overwritten"] = "reset") -> None:
-        """Drop the cached prefixes of these blocks, wherever the blocks are."""
+        """Discard the cached prefixes of these blocks, in use or free."""
         for block_id in block_ids:
             block_hash = self._forget(block_id)
             if block_hash not in self.cached:

@@ -1,4 +1,4 @@
-"""The engine: `step()` is schedule, run, postprocess. It decides; a runner computes; events tell.
+"""The engine: `step()` schedules, runs and postprocesses. The runner computes; events record every change.
 
 log = EventLog(num_blocks=8, block_size=16)
 engine = Engine(EngineConfig(num_blocks=8), runner, emit=log.append)
@@ -55,15 +55,15 @@ from kvviz.events import (
 from kvviz.log.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 
 MAX_NEW_TOKENS = 100_000
-#: Ended requests that can still be forked.
+#: Number of finished requests that can still be forked.
 MAX_ENDED = 256
 
 
 class Engine:
-    """A paged cache with its requests. Not thread-safe: one thread calls it.
+    """A paged cache with its requests. Not thread-safe.
 
-    `emit` gets every event in order. `num_steps` steps have run. `memory`: of an engine before this one, so that a
-    lookup can say that a prefix was cached there under other keys.
+    `emit` receives every event in order. `num_steps` is the number of steps run. `memory` is the prefix memory of an
+    earlier engine, so that a lookup can report a prefix cached there under other keys.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Engine:
         priority: int = 0,
         num_samples: int = 1,
     ) -> int:
-        """Put a request in the waiting line and return its id.
+        """Add a request to the waiting queue and return its id.
 
-        With `num_samples` above 1 it is forked that often, less one, as soon as its prompt is computed.
+        With `num_samples` above 1, it is forked into that many requests once its prompt is computed.
 
-        Raises `ConfigError` for a setting outside its limits, `RequestError` for an empty prompt or impossible ids, and
-        with code `never_fits` or `context_full` and the arithmetic when the pool or the model could not hold it alone.
+        Raises `ConfigError` for a setting out of range and `RequestError` for an empty prompt or invalid ids. Raises
+        `RequestError` with code `never_fits` or `context_full` if the pool or the model could never hold the request.
         """
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         sampling = sampling or SamplingParams()
@@ -138,11 +138,11 @@ class Engine:
         _check_text("prompt", prompt)
         token_ids = _whole_numbers(token_ids)
         if not token_ids:
-            raise RequestError("The prompt has no tokens; write at least one word.", code="empty_prompt")
+            raise RequestError("The prompt is empty; enter at least one word.", code="empty_prompt")
         if not 0 <= min(token_ids) <= max(token_ids) <= MAX_TOKEN_ID:
             raise RequestError(
-                f"Token ids go from 0 to {MAX_TOKEN_ID}, but the prompt has {min(token_ids)} to {max(token_ids)}; give "
-                "ids of the model's vocabulary.",
+                f"Token ids must be from 0 to {MAX_TOKEN_ID} (got {min(token_ids)} to {max(token_ids)}); use ids of "
+                "the model's vocabulary.",
                 code="bad_tokens",
             )
         self._check_room(len(token_ids), max_new_tokens)
@@ -172,18 +172,18 @@ class Engine:
         max_new_tokens: int | None = None,
         sampling: SamplingParams | None = None,
     ) -> int:
-        """Branch off a request: its tokens before `position`, then `token_id`, then the branch's own. The new id.
+        """Fork a request and return the id of the fork: tokens of the parent before `position`, then `token_id`.
 
-        While the parent runs, the branch shares the blocks that hold what both have, and runs at once if there is room
-        for one more; else it waits in line and finds what is cached. `token_id` None: it samples that token itself.
-        Raises `RequestError` when the request is not known, the position is not one that it generated (or the next),
-        or the branch would never fit; `ConfigError` for a setting outside its limits.
+        While the parent runs, the fork shares the blocks they have in common. It runs at once if another request may
+        run; otherwise it waits and looks up cached blocks. With `token_id` None, it samples that token itself. Raises
+        `RequestError` if the request is unknown, `position` is neither a generated token nor the next one, or the fork
+        would never fit, and `ConfigError` for a setting out of range.
         """
         request_id, position = _whole_number("request_id", request_id), _whole_number("position", position)
         parent = self._find(request_id) or self._ended.get(request_id)
         if parent is None:
             raise RequestError(
-                f"Request {request_id} is not known (any more), so nothing can branch off it; take a later one.",
+                f"Request {request_id} is unknown or no longer kept; fork a more recent one.",
                 code="no_request",
             )
         token_id = None if token_id is None else _whole_number("token_id", token_id)
@@ -201,20 +201,20 @@ class Engine:
         last = parent.num_tokens if token_id is None else parent.num_tokens - 1
         if not parent.num_prompt_tokens <= position <= last:
             raise RequestError(
-                f"A branch begins at a token that request {request_id} generated, at positions "
-                f"{parent.num_prompt_tokens} to {last}, but {position} came; choose one of them.",
+                f"A fork of request {request_id} must start at a generated token, at positions "
+                f"{parent.num_prompt_tokens} to {last} (got {position}).",
                 code="bad_position",
             )
         if token_id is not None and not 0 <= token_id <= MAX_TOKEN_ID:
-            raise RequestError(f"Token ids go from 0 to {MAX_TOKEN_ID}, but {token_id} came.", code="bad_tokens")
+            raise RequestError(f"Token ids must be from 0 to {MAX_TOKEN_ID} (got {token_id}).", code="bad_tokens")
         if token_id is not None and token_id in parent.stop_token_ids:
-            raise RequestError("That token ends the answer, so nothing comes after it.", code="bad_tokens")
+            raise RequestError("That token ends the answer; choose another one.", code="bad_tokens")
         max_new_tokens = parent.max_new_tokens if max_new_tokens is None else max_new_tokens
         check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
         own = [] if token_id is None else [token_id]
         if position - parent.num_prompt_tokens + len(own) >= max_new_tokens:
             raise RequestError(
-                f"A branch at position {position} has used up its {max_new_tokens} new tokens; ask for more of them.",
+                f"A fork at position {position} has no tokens left of its {max_new_tokens} new ones; request more.",
                 code="bad_position",
             )
         sampling = sampling or parent.sampling
@@ -244,22 +244,22 @@ class Engine:
         return child.request_id
 
     def reprioritise(self, request_id: int, priority: int) -> None:
-        """Give an unfinished request another priority. Raises `RequestError`, `ConfigError`."""
+        """Change the priority of an unfinished request. Raises `RequestError` and `ConfigError`."""
         check_range("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
         request = self._find(request_id)
         if request is None:
             raise RequestError(
-                f"Request {request_id} is neither waiting nor running, so its priority does not matter.",
+                f"Request {request_id} is neither waiting nor running, so its priority can't change.",
                 code="no_request",
             )
         self._emit(RequestReprioritised(request_id=request_id, priority=priority))
         self.scheduler.reprioritise(request, priority)
 
     def step(self, only: Collection[int] | None = None) -> bool:
-        """Run one step; False, and nothing happens, when there is no work.
+        """Run one step. Returns False and changes nothing if there is no work.
 
-        `only`: of the running requests, these alone go on. When the runner fails, the requests of the step end as
-        `failed`, the step is finished, and the error is raised.
+        `only`: continue only these of the running requests. If the runner fails, the requests of the step end as
+        `failed`, the step finishes, and the error is raised.
         """
         if not self.has_work:
             return False
@@ -278,7 +278,7 @@ class Engine:
             )
         )
         if not chunks and plan.blocked and plan.blocked.code == "blocks" and self.pool.usage == 0:
-            # Nothing is in the way, and still it does not fit: waiting longer would not help.
+            # Nothing else runs, and the request still doesn't fit: waiting longer wouldn't help.
             self._finish(self.scheduler.waiting[0], FinishReason(code="failed"))
         try:
             segments = [self._segment(request, chunk) for request, chunk in chunks]
@@ -296,24 +296,24 @@ class Engine:
         return True
 
     def cancel(self, request_id: int) -> None:
-        """End a request now. Raises `RequestError` when it is not waiting or running."""
+        """Cancel a request. Raises `RequestError` if it is neither waiting nor running."""
         request = self._find(request_id)
         if request is None:
             raise RequestError(
-                f"Request {request_id} is neither waiting nor running, so there is nothing to cancel.",
+                f"Request {request_id} is neither waiting nor running, so it can't be cancelled.",
                 code="no_request",
             )
         self._finish(request, FinishReason(code="cancelled"))
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every cached prefix, in both tiers; False, and nothing happens, while any block is in use."""
+        """Discard all cached prefixes in both tiers. Returns False and changes nothing while any block is in use."""
         if not self.pool.reset():
             return False
         self.host.forget()
         return True
 
     def digest(self) -> str:
-        """Digest of the state of the cache now."""
+        """Digest of the current state of the cache."""
         live = sorted(self.scheduler.live, key=lambda request: request.request_id)
         return digest(
             state_words(
@@ -363,8 +363,8 @@ class Engine:
         limit = self.runner.max_positions
         if limit is not None and num_tokens > limit:
             raise RequestError(
-                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones need {num_tokens} positions, and the "
-                f"model has {limit}; shorten the prompt or ask for fewer new tokens.",
+                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones need {num_tokens} positions, but the "
+                f"model has {limit}; shorten the prompt or request fewer new tokens.",
                 code="context_full",
                 num_tokens=num_tokens,
                 max_positions=limit,
@@ -372,8 +372,8 @@ class Engine:
         needed = self.tables.peak_blocks(num_tokens, self.config.max_chunk)
         if needed > self.config.num_blocks:
             raise RequestError(
-                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones, of which the last is never stored, "
-                f"are {num_tokens} entries and need {needed} blocks of {self.config.block_size}; the pool has "
+                f"{num_prompt_tokens} prompt tokens and {max_new_tokens} new ones (the last is never stored) are "
+                f"{num_tokens} entries and need {needed} blocks of {self.config.block_size}; the pool has "
                 f"{self.config.num_blocks}. Grow the pool to {needed}.",
                 code="never_fits",
                 num_tokens=num_tokens,
@@ -426,7 +426,7 @@ class Engine:
                     request.num_computed = 0
 
     def _forget(self, request: Request, forgotten: Forgotten) -> None:
-        """Tell what a policy dropped, and take back the blocks that it emptied."""
+        """Emit what a policy dropped, and release the blocks that became empty."""
         self._emit(KvForgotten(request_id=request.request_id, policy=forgotten.policy, dropped=forgotten.dropped))
         self.tables.release_emptied(request, forgotten.empty_indices)
 
@@ -483,32 +483,32 @@ class Engine:
 
 
 def _whole_numbers(token_ids: Iterable[int]) -> list[int]:
-    """Plain ints, also from an array or a generator. Raises `RequestError` when something else is among them."""
+    """Convert to plain ints, also from an array or a generator. Raises `RequestError` for other values."""
     try:
         return [int(index(token_id)) for token_id in token_ids]
     except TypeError as error:
         raise RequestError(
-            f"Token ids are whole numbers, but this came: {error}; give the ids that a tokenizer makes.",
+            f"Token ids must be whole numbers ({error}); pass the ids that a tokenizer returns.",
             code="bad_tokens",
         ) from error
 
 
 def _whole_number(name: str, value: int) -> int:
-    """A plain int. Raises `RequestError` for anything else."""
+    """Convert to a plain int. Raises `RequestError` for other values."""
     try:
         return int(index(value))
     except TypeError as error:
-        raise RequestError(f"{name} is a whole number, but {value!r} came.", code="bad_number") from error
+        raise RequestError(f"{name} must be a whole number (got {value!r}).", code="bad_number") from error
 
 
 def _check_text(name: str, value: str | None) -> None:
     if value is not None and not isinstance(value, str):
-        raise RequestError(f"{name} is text, but {value!r} came.", code="bad_text")
+        raise RequestError(f"{name} must be text (got {value!r}).", code="bad_text")
 
 
 def _check_sampling(sampling: SamplingParams) -> None:
     if not isinstance(sampling, SamplingParams):
-        raise RequestError(f"sampling is a SamplingParams, but {sampling!r} came.", code="bad_sampling")
+        raise RequestError(f"sampling must be a SamplingParams (got {sampling!r}).", code="bad_sampling")
     check_number("temperature", sampling.temperature, 0, MAX_TEMPERATURE)
     check_range("top_k", sampling.top_k, 0, MAX_TOKEN_ID)
     check_number("top_p", sampling.top_p, 0, 1)

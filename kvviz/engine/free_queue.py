@@ -1,7 +1,7 @@
-"""The free queue: blocks that nobody uses, in the order in which they will be reused.
+"""The free queue: unused blocks in the order of their reuse.
 
-A doubly linked list over block ids, so that a prefix hit takes a block out of the middle in O(1); the structure and its
-operations are those of vLLM's `FreeKVCacheBlockQueue`.
+It is a doubly linked list over block ids, so that a prefix hit removes a block from the middle in O(1). The structure
+and its operations follow vLLM's `FreeKVCacheBlockQueue`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 
 class FreeQueue:
-    """Block ids from head (reused next) to tail. `capacity` is one more than the largest id."""
+    """Block ids from the head (reused next) to the tail. `capacity` is the largest id plus one."""
 
     def __init__(self, block_ids: Iterable[int], capacity: int) -> None:
         self._end = capacity  # sentinel: its `next` is the head, its `previous` the tail
@@ -34,13 +34,13 @@ class FreeQueue:
 
     @property
     def first(self) -> int:
-        """The head. Raises `ValueError` when the queue is empty."""
+        """The head. Raises `ValueError` if the queue is empty."""
         if not self._length:
             raise ValueError("No free blocks available")
         return self._next[self._end]
 
     def head(self, count: int) -> list[int]:
-        """The first `count` block ids, fewer when the queue is shorter."""
+        """The first `count` block ids, or fewer if the queue is shorter."""
         block_ids: list[int] = []
         for block_id in self:
             if len(block_ids) == count:
@@ -49,26 +49,26 @@ class FreeQueue:
         return block_ids
 
     def position(self, block_id: int) -> int:
-        """Place of a block in the queue, 0 at the head. Raises `ValueError` when it is not in it."""
+        """Place of a block in the queue, 0 at the head. Raises `ValueError` if it is not in the queue."""
         for index, other in enumerate(self):
             if other == block_id:
                 return index
         raise ValueError(f"block {block_id} is not in the free queue")
 
     def popleft(self) -> int:
-        """Take the head. Raises `ValueError` when the queue is empty."""
+        """Pop the head. Raises `ValueError` if the queue is empty."""
         block_id = self.first
         self.remove(block_id)
         return block_id
 
     def popleft_n(self, count: int) -> list[int]:
-        """Take the first `count` blocks. Raises `ValueError` when there are fewer."""
+        """Pop the first `count` blocks. Raises `ValueError` if there are fewer."""
         if count > self._length:
             raise ValueError("No free blocks available")
         return [self.popleft() for _ in range(count)]
 
     def remove(self, block_id: int) -> None:
-        """Take a block out from wherever it stands. Raises `ValueError` when it is not in the queue."""
+        """Remove a block from anywhere in the queue. Raises `ValueError` if it is not in the queue."""
         if block_id not in self:
             raise ValueError(f"block {block_id} is not in the free queue")
         before, after = self._previous[block_id], self._next[block_id]
@@ -81,13 +81,13 @@ class FreeQueue:
             self._insert_before(self._end, block_id)
 
     def prepend_n(self, block_ids: Iterable[int]) -> None:
-        """Add blocks at the head as one batch: the first of them becomes the head."""
+        """Insert blocks at the head as one batch; the first of them becomes the head."""
         first = self._next[self._end]
         for block_id in block_ids:
             self._insert_before(first, block_id)
 
     def insert(self, place: int, block_id: int) -> None:
-        """Add a block so that `place` others stand before it, at the tail when there are fewer."""
+        """Insert a block behind the first `place` blocks, or at the tail if there are fewer."""
         after = next((other for index, other in enumerate(self) if index == place), self._end)
         self._insert_before(after, block_id)
 

@@ -1,7 +1,7 @@
-"""The host tier: a second, larger and slower store of blocks, for swapped requests and for prefixes that left the pool.
+"""The host tier: a larger, slower store of blocks for swapped requests and for evicted prefixes.
 
-It knows which of its blocks hold what; a runner copies the tensors. Blocks of swapped requests stay until they return;
-prefixes make room for them and for each other, the one used least lately first.
+It tracks the contents of its blocks; a runner copies the tensors. Blocks of swapped requests stay until the request
+returns. Prefixes are evicted to make space, least recently used first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kvviz.log.digest import short_hash
 
 
 class HostTier:
-    """`num_blocks` host blocks. `cached`: prefix hash → host block, least lately used first."""
+    """`num_blocks` host blocks. `cached` maps prefix hashes to host blocks, least recently used first."""
 
     def __init__(self, num_blocks: int, emit: Callable[[Event], object]) -> None:
         self.num_blocks = num_blocks
@@ -31,7 +31,7 @@ class HostTier:
         return sum(map(len, self.swapped.values()))
 
     def has_room(self, count: int) -> bool:
-        """Whether `count` more blocks of a swapped request fit, prefixes giving way."""
+        """Whether `count` more blocks of a swapped request fit, if prefixes are evicted."""
         return self.num_swapped + count <= self.num_blocks
 
     def swap_out(self, request_id: int, count: int) -> tuple[int, ...]:
@@ -40,14 +40,14 @@ class HostTier:
         return host_ids
 
     def swap_in(self, request_id: int) -> tuple[int, ...]:
-        """Free the host blocks of a request and say which they were."""
+        """Free the host blocks of a request and return them."""
         host_ids = self.swapped.pop(request_id)
         for host_id in host_ids:
             heappush(self._free, host_id)
         return host_ids
 
     def keep(self, block_hash: bytes, step: int) -> int | None:
-        """A host block for a prefix that leaves the pool; None when it is there already or nothing may give way."""
+        """Return a host block for an evicted prefix; None if it is already stored or nothing can be evicted."""
         if block_hash in self.cached:
             self.cached.move_to_end(block_hash)
             return None
@@ -62,7 +62,7 @@ class HostTier:
         return block_hash in self.cached
 
     def take_out(self, block_hash: bytes) -> int:
-        """The host block of a prefix that returns to the pool; nobody gets it before it is given back."""
+        """Return the host block of a prefix that goes back to the pool. It stays reserved until `give_back`."""
         return self.cached.pop(block_hash)
 
     def forget(self) -> None:
@@ -70,11 +70,11 @@ class HostTier:
             heappush(self._free, self._evict())
 
     def give_back(self, host_id: int) -> None:
-        """A host block that was taken out is free."""
+        """Free a host block that was taken out."""
         heappush(self._free, host_id)
 
     def state(self) -> list[tuple[int, int]]:
-        """Pairs of host block and short hash (0: of a swapped request), ascending, for the digest."""
+        """Pairs of host block and short hash (0 for swapped requests), ascending, for the digest."""
         held = [(host_id, short_hash(block_hash)) for block_hash, host_id in self.cached.items()]
         held += [(host_id, 0) for host_ids in self.swapped.values() for host_id in host_ids]
         return sorted(held)

@@ -1,7 +1,7 @@
-"""Memory of prefixes: what is cached, what was, and how a new prompt compares with it.
+"""Memory of prefixes: what is or was cached, and how a new prompt compares with it.
 
-It answers why a lookup found no more than it did. Each full block that was ever registered is a node: its tokens under
-the hash of its parent. Nodes of evicted blocks stay until 4,096 of them are remembered.
+It explains why a lookup stopped where it did. Every full block ever registered is a node: its tokens under the hash of
+its parent. Nodes of the last 4,096 evicted blocks are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_EVICTED = 4_096
 
 @dataclass(slots=True)
 class Node:
-    """A block's tokens, and the step in which its last copy left the cache (None while it is there)."""
+    """The tokens of a block, and the step in which its last copy left the cache (None while it is cached)."""
 
     token_ids: tuple[int, ...]
     parent: bytes | None
@@ -27,7 +27,7 @@ class Node:
 
 
 class PrefixMemory:
-    """Nodes by prefix hash, with their children, and first blocks by their tokens alone."""
+    """Nodes by prefix hash with their children, and first blocks by their tokens alone."""
 
     def __init__(self, max_evicted: int = MAX_EVICTED) -> None:
         self._max_evicted = max_evicted
@@ -51,7 +51,7 @@ class PrefixMemory:
             self._roots.setdefault(plain, {})[keys] = None
 
     def remove(self, block_hash: bytes, step: int) -> None:
-        """The last copy of a block left the cache."""
+        """Mark a block whose last copy left the cache."""
         node = self._nodes.get(block_hash)
         if node is None:
             return
@@ -61,7 +61,7 @@ class PrefixMemory:
             self.drop(next(iter(self._evicted)))
 
     def clear(self) -> None:
-        """The cache was emptied on purpose: nothing of it explains a later miss."""
+        """Forget everything: a deliberate reset of the cache explains no later miss."""
         for index in (self._nodes, self._children, self._roots, self._keys, self._evicted):
             index.clear()
 
@@ -74,7 +74,7 @@ class PrefixMemory:
         block_size: int,
         keys: tuple[str, ...],
     ) -> LookupReason:
-        """Why `num_hits` blocks hit and not all `limit`."""
+        """Explain why `num_hits` blocks hit and not all `limit`."""
         shared = self._shared(token_ids, hashes, num_hits, block_size, keys)
         start = num_hits * block_size
         if num_hits == limit:
@@ -99,7 +99,7 @@ class PrefixMemory:
     def _shared(
         self, token_ids: Sequence[int], hashes: Sequence[bytes], num_hits: int, block_size: int, keys: tuple[str, ...]
     ) -> int:
-        """Tokens shared with the longest chain that is or was cached: whole blocks, then the best of the next."""
+        """Tokens shared with the longest chain that is or was cached: whole blocks, then the best match in the next."""
         depth = num_hits
         while depth < len(hashes) and hashes[depth] in self._nodes:
             depth += 1
@@ -111,7 +111,7 @@ class PrefixMemory:
         return depth * block_size + most
 
     def _other_keys(self, token_ids: Sequence[int], block_size: int, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of the keys under which the same first block is or was cached instead."""
+        """Names of the other keys under which the same first block is or was cached."""
         if len(token_ids) < block_size:
             return ()
         known = self._roots.get(hash_block(None, token_ids[:block_size]), {})
@@ -125,7 +125,7 @@ class PrefixMemory:
         return node is not None and node.gone_since is None
 
     def drop(self, block_hash: bytes) -> None:
-        """Forget a block altogether, as if it had never been registered."""
+        """Remove a block entirely, as if it had never been registered."""
         self._evicted.pop(block_hash, None)
         node = self._nodes.pop(block_hash, None)
         if node is None:

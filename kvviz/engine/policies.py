@@ -1,8 +1,8 @@
-"""Eviction policies: in which order free blocks that still hold a cached prefix are reused.
+"""Eviction policies: the order in which free blocks that hold a cached prefix are reused.
 
-The free queue is kept in that order, so that its head is always the next block to go and can be seen beforehand. A
-policy is one small class: it gives a block that becomes free a rank, and the block stands behind all with a smaller or
-equal one. Blocks without a prefix are always reused first.
+The free queue is kept in that order, so its head is always the next block to be evicted. A policy assigns a rank to a
+block that becomes free; the block is inserted behind all blocks with a smaller or equal rank. Blocks without a prefix
+are always reused first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvviz.config import EvictionPolicy
 
 @dataclass(slots=True)
 class BlockUse:
-    """What a policy may know of a cached block: steps and counts."""
+    """Facts about a cached block that a policy may use: steps and counts."""
 
     cached_since: int = 0
     free_since: int = 0
@@ -24,18 +24,18 @@ class BlockUse:
 
 
 class Policy(Protocol):
-    """Ranks a block that becomes free; smaller is reused earlier. None: behind everybody, without looking."""
+    """Ranks a block that becomes free; smaller is reused earlier. None: at the tail, without a search."""
 
     @property
     def name(self) -> EvictionPolicy:
-        """What it is called."""
+        """Name of the policy."""
 
     def rank(self, use: BlockUse) -> float | None:
         """Rank of a block that becomes free now."""
 
 
 class Lru:
-    """By when the last user left: the order of vLLM."""
+    """Order by when the last user released the block, as in vLLM."""
 
     name: EvictionPolicy = "lru"
 
@@ -44,7 +44,7 @@ class Lru:
 
 
 class Fifo:
-    """By when the prefix was cached, however often it was hit since."""
+    """Order by when the prefix was cached, regardless of hits."""
 
     name: EvictionPolicy = "fifo"
 
@@ -53,7 +53,7 @@ class Fifo:
 
 
 class Lfu:
-    """By how often it was hit; of equals, by when the last user left."""
+    """Order by number of hits; ties by when the last user released the block."""
 
     name: EvictionPolicy = "lfu"
 
@@ -62,7 +62,7 @@ class Lfu:
 
 
 class Random:
-    """By lot, drawn when the block becomes free."""
+    """A random order, drawn when a block becomes free."""
 
     name: EvictionPolicy = "random"
 

@@ -1,4 +1,4 @@
-"""One request as the engine sees it: its tokens, how far they are computed, and its block table."""
+"""One request in the engine: its tokens, how many are computed, and its block table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ State = Literal["waiting", "running", "preempted", "swapped", "finished"]
 class Request:
     """A sequence of known tokens that the engine computes and extends.
 
-    `token_ids`: prompt and generated tokens, all known ones. `num_computed`: how many of them have K and V, or will at
-    the end of the step being scheduled. `block_table[i]`: block of tokens i·block_size …, None once released.
-    `hashes`: prefix hash of every full block of known tokens. `num_cached_blocks`: how many of the table's blocks are
-    registered in the prefix cache. `first_token_us`: time spent in its steps up to its first sampled token. `priority`:
-    smaller goes first. `num_samples`: how many branches it is to have once its prompt is computed. `swapped_indices`:
-    logical blocks that are in the host tier.
+    - `token_ids`: all known tokens, prompt and generated.
+    - `num_computed`: number of tokens that have K and V, or will have them after the step being scheduled.
+    - `block_table[i]`: the block of tokens i·block_size …, None once released.
+    - `hashes`: prefix hash of every full block of known tokens.
+    - `num_cached_blocks`: number of blocks in the table that are registered in the prefix cache.
+    - `first_token_us`: time spent in its steps up to the first sampled token.
+    - `priority`: smaller goes first.
+    - `num_samples`: number of samples to fork into once the prompt is computed.
+    - `swapped_indices`: logical blocks in the host tier.
     """
 
     request_id: int
@@ -60,13 +63,13 @@ class Request:
         return len(self.token_ids) - self.num_prompt_tokens
 
     def append_token(self, token_id: int) -> None:
-        """Make one more token known; its block may become full and get a hash."""
+        """Append a known token. If its block becomes full, the block gets a hash."""
         self.token_ids.append(token_id)
         self.token_hash = extend_token_hash(self.token_hash, (token_id,))
         extend_hashes(self.hashes, self.token_ids, self.block_size, self.extra_keys)
 
     def slots(self, start: int, stop: int) -> list[int]:
-        """Pool slots of positions `start` … `stop` - 1. Every one of them must have a block."""
+        """Pool slots of positions `start` … `stop` - 1, each of which must have a block."""
         return [self._slot(position) for position in range(start, stop)]
 
     def _slot(self, position: int) -> int:

@@ -1,4 +1,4 @@
-"""The runner: what computes the steps that the engine decides, with a model or, in tests, without one."""
+"""The runner interface: computes the steps that the engine schedules, with a model or, in tests, without one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_TOKEN_ID = 2**32 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """What a runner computes for one request in one step: some new tokens after all that is in the cache.
+    """The new tokens of one request that a runner computes in one step.
 
-    `token_ids` sit at positions `start` … and go into `slots`; `block_table` covers `length` = start + new tokens
-    (None where a block is gone because no layer reads it any more). `sampling` is None when no token is wanted.
+    `token_ids` are at positions `start` … and go to `slots`. `block_table` covers `length` = start + new tokens (None
+    for a released block that no layer reads). `sampling` is None if no token is to be sampled.
     """
 
     request_id: int
@@ -31,7 +31,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sampled token and the most probable ones with their probabilities, best first."""
+    """A sampled token and the most probable tokens with their probabilities, best first."""
 
     token_id: int
     candidates: Sequence[tuple[int, float]]
@@ -41,9 +41,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """Entries of one request that are not read again, see `kvviz.events.KvForgotten`.
+    """Entries of one request that are never read again; see `kvviz.events.KvForgotten`.
 
-    `empty_indices`: logical blocks in which nothing is kept any more.
+    `empty_indices`: logical blocks with no entries left.
     """
 
     policy: str
@@ -53,9 +53,9 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a runner did: a sample per segment that wanted one, and when each layer wrote and was read.
+    """The result of a step: a sample for each segment that requested one, and the times of the layers.
 
-    `forgotten`: by place in the step, for those requests of which entries were dropped.
+    `forgotten` maps places in the step to the entries dropped for that request.
     """
 
     samples: Sequence[Sample | None]
@@ -66,58 +66,54 @@ class StepResult:
     forgotten: Mapping[int, Forgotten] = field(default_factory=dict)
 
 
-#: Of a step in which nobody could compute: no runner is asked.
+#: Result of a step in which nothing could be computed; the runner isn't called.
 NOTHING_RUN = StepResult(samples=(), layers=(), layer_us=(), read_us=(), forward_us=0)
 
 
 class Runner(Protocol):
-    """Computes steps and moves blocks. `window`, `cache_keys` and `max_positions` are facts about its model.
+    """Computes steps and copies blocks. `window`, `cache_keys` and `max_positions` describe its model.
 
-    The three moves copy the entries of whole blocks at once and give the bytes and microseconds that it took.
+    The three copying methods copy all entries of whole blocks and return bytes and microseconds.
     """
 
     @property
     def window(self) -> int | None:
-        """Tokens that the farthest-reading layer sees back when every layer has a window, else None."""
+        """How far back the farthest-reading layer sees, in tokens, if every layer has a window; else None."""
 
     @property
     def cache_keys(self) -> tuple[str, ...]:
-        """What makes cached entries of this runner different from another's: weights, dtype, codec, windows."""
+        """What distinguishes the cached entries of this runner: weights, dtype, codec, windows."""
 
     @property
     def max_positions(self) -> int | None:
-        """Longest sequence that the model takes, None when it has no limit."""
+        """Maximum sequence length of the model, or None if unlimited."""
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
-        """One forward pass over all segments, of which there is at least one."""
+        """Run one forward pass over all segments (at least one)."""
 
     def copy_block(self, source: int, target: int) -> tuple[int, int]:
         """Copy a block within the pool."""
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the pool into the host tier."""
+        """Copy blocks from the pool to the host tier."""
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
-        """Copy blocks of the host tier into the pool."""
+        """Copy blocks from the host tier to the pool."""
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        """A request goes on from its parent's entries."""
+        """Continue a request from the entries of its parent."""
 
     def forget(self, request_id: int) -> None:
-        """The request has ended."""
+        """Discard the state of a finished request."""
 
 
 def check_result(plan: Sequence[tuple[Request, Chunk]], result: StepResult) -> None:
-    """Raise `TypeError` or `ValueError` when a runner's answer does not fit the step that it was asked for."""
+    """Raise `TypeError` or `ValueError` if a result doesn't match the step."""
     if len(result.samples) != len(plan):
-        raise ValueError(
-            f"the runner gave {len(result.samples)} samples for {len(plan)} segments; one each was expected"
-        )
+        raise ValueError(f"expected one sample per segment ({len(plan)}), got {len(result.samples)}")
     for (request, chunk), sample in zip(plan, result.samples, strict=True):
         wanted = chunk.start + chunk.num_tokens == request.num_tokens
         if (sample is not None) is not wanted:
-            raise ValueError(
-                f"request {request.request_id} wanted {'a' if wanted else 'no'} sample, but got {sample!r}"
-            )
+            raise ValueError(f"request {request.request_id} expected {'a' if wanted else 'no'} sample, got {sample!r}")
         if sample is not None and not 0 <= sample.token_id <= MAX_TOKEN_ID:
-            raise ValueError(f"the runner sampled token {sample.token_id}; ids go from 0 to {MAX_TOKEN_ID}")
+            raise ValueError(f"sampled token ids must be from 0 to {MAX_TOKEN_ID}, got {sample.token_id}")

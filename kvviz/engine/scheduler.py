@@ -1,8 +1,9 @@
-"""The scheduler: which tokens of which requests a step computes, who is let in, and who must give way.
+"""The scheduler: chooses the tokens of each step, admits requests and preempts them.
 
-No phases: each request has `num_computed` tokens chasing `num_tokens`, as in vLLM V1. Running requests come first, in
-order; when one finds no block, the last of them (or the one with the lowest priority) is preempted. Then waiting ones
-are let in from the head of the line, which stops at the first that cannot be; nobody is, in a step that preempted.
+There are no phases: each request has `num_computed` tokens chasing `num_tokens`, as in vLLM V1. Running requests come
+first, in order. If one finds no free block, the last running request (or the one with the lowest priority) is
+preempted. Then requests are admitted from the head of the waiting queue, up to the first that doesn't fit. A step that
+preempts admits nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from kvviz.events import Blocked, Chunk, Event, PreemptionReason, RequestPreempt
 
 @dataclass(slots=True)
 class Plan:
-    """The chunks of one step, in order, and who was not let in."""
+    """The chunks of one step, in order, and the request that was not admitted."""
 
     chunks: list[tuple[Request, Chunk]] = field(default_factory=list)
     blocked: Blocked | None = None
 
 
 class Scheduler:
-    """Holds the waiting line, its head first, and the running requests in the order in which they were let in."""
+    """Holds the waiting queue, head first, and the running requests in order of admission."""
 
     def __init__(self, config: EngineConfig, tables: BlockTables, emit: Callable[[Event], object]) -> None:
         self.config = config
@@ -42,7 +43,7 @@ class Scheduler:
         return (*self.waiting, *self.running)
 
     def add(self, request: Request) -> None:
-        """Put a request into the waiting line: at its end, or where its priority belongs."""
+        """Add a request to the waiting queue: at the tail, or by priority."""
         if self.config.order == "fcfs":
             self.waiting.append(request)
             return
@@ -51,16 +52,16 @@ class Scheduler:
         self.waiting.insert(place, request)
 
     def reprioritise(self, request: Request, priority: int) -> None:
-        """Change a request's priority, and its place in the line when that goes by priority."""
+        """Change the priority of a request, and its place in a queue ordered by priority."""
         request.priority = priority
         if request in self.waiting and self.config.order == "priority":
             self.waiting.remove(request)
             self.add(request)
 
     def schedule(self, only: Collection[int] | None = None) -> Plan:
-        """Choose the chunks of one step and give them their blocks; `num_computed` advances at once.
+        """Choose the chunks of one step and allocate their blocks. `num_computed` advances immediately.
 
-        `only`: of the running requests, these alone go on.
+        `only`: continue only these of the running requests.
         """
         self._budget = self.config.budget
         self._put_out = []
@@ -76,16 +77,16 @@ class Scheduler:
             if only is not None and request.request_id not in only:
                 continue
             if request.state != "running" or request.num_computed == request.num_tokens:
-                continue  # put out for one before it, or its token is still on the way
+                continue  # preempted for an earlier request, or its token isn't sampled yet
             if self._budget <= 0:
                 return
             chunk = self._chunk(request, alone=len(self.running) + len(self.waiting) == 1)
-            if self._make_room(request, chunk, plan):
+            if self._allocate(request, chunk, plan):
                 self._budget -= chunk.num_tokens
                 plan.chunks.append((request, chunk))
 
-    def _make_room(self, request: Request, chunk: Chunk, plan: Plan) -> bool:
-        """Give a running request its blocks, putting others out while there are too few; False when it is put out."""
+    def _allocate(self, request: Request, chunk: Chunk, plan: Plan) -> bool:
+        """Allocate blocks for a running request, preempting others if needed. False if it is preempted itself."""
         stop = chunk.start + chunk.num_tokens
         code: Literal["prompt", "decode"] = "prompt" if chunk.kind == "prefill" else "decode"
         while not self.tables.allocate(request, stop, code=code):
@@ -98,12 +99,12 @@ class Scheduler:
     def _admit(self, plan: Plan) -> None:
         while self.waiting:
             head = self.waiting[0]
-            plan.blocked = self._let_in(head, plan)
+            plan.blocked = self._admit_head(head, plan)
             if plan.blocked is not None:
                 return
 
-    def _let_in(self, request: Request, plan: Plan) -> Blocked | None:
-        """Let the head of the line run, or say what it lacks."""
+    def _admit_head(self, request: Request, plan: Plan) -> Blocked | None:
+        """Admit the head of the queue, or return what is missing."""
         if self._put_out:
             return Blocked(request_id=request.request_id, code="preemption")
         if self._budget <= 0:
@@ -136,7 +137,7 @@ class Scheduler:
                 request.num_hit_tokens = request.num_computed
             self._emit(RequestStarted(request_id=request.request_id, num_hit_tokens=request.num_computed))
         if not self.tables.allocate(request, stop, code="prompt", lookup=lookup):
-            raise AssertionError("a request that fits has room for its first chunk")
+            raise AssertionError("a request that fits has blocks for its first chunk")
         request.state = "running"
         del self.waiting[0]
         self.running.append(request)
@@ -145,10 +146,10 @@ class Scheduler:
         return None
 
     def _missing(self, request: Request, stop: int, lookup: Lookup | None) -> int:
-        """Blocks that the pool lacks for a waiting request: for all its known tokens, even if only some come now."""
+        """Blocks the pool lacks for all known tokens of a waiting request, even if this step computes only some."""
         if lookup is None:
             return self.tables.num_needed_again(request, stop) - self.tables.pool.num_free
-        num_passed = sum(item is None for item in lookup.found)  # out of the window, so they need no block
+        num_passed = sum(item is None for item in lookup.found)  # outside the window, so no block is needed
         num_tokens = self.tables.num_reserved(request, request.num_tokens)
         most = self.tables.peak_blocks(num_tokens, self.config.max_chunk) + num_passed
         return self.tables.shortage(request, most, lookup)
@@ -169,9 +170,9 @@ class Scheduler:
         )
 
     def _preempt(self, victim: Request, request: Request, stop: int, plan: Plan) -> None:
-        """Take the blocks of a running request for another one."""
+        """Preempt a running request in favour of another."""
         for index, (scheduled, chunk) in enumerate(plan.chunks):
-            if scheduled is victim:  # only by priority: its tokens of this step are given back
+            if scheduled is victim:  # only by priority: return its tokens to the budget
                 self.tables.forget_unwritten(victim, chunk.start)
                 self._budget += chunk.num_tokens
                 del plan.chunks[index]
@@ -179,7 +180,7 @@ class Scheduler:
         else:
             self.tables.forget_unwritten(victim, victim.num_computed)
         if self.config.preemption == "swap":
-            self.tables.leave_window(victim)  # else it would need more blocks to come back than it ever holds
+            self.tables.leave_window(victim)  # else it would need more blocks to resume than it ever holds
         held = [block_id for block_id in victim.block_table if block_id is not None]
         wants_swap = self.config.preemption == "swap" and victim.num_computed > 0
         swaps = wants_swap and self.tables.host.has_room(len(held))

@@ -1,4 +1,4 @@
-"""Block tables: which blocks hold a request's tokens, found in the prefix cache or taken from the pool.
+"""Block tables: the blocks that hold a request's tokens, found in the prefix cache or allocated from the pool.
 
 `BlockTables.allocate` follows vLLM V1's `KVCacheManager.allocate_slots`: it succeeds as a whole or changes nothing.
 """
@@ -28,9 +28,9 @@ from kvviz.events import (
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a prefix lookup found, first block to last, and why not more.
+    """The result of a prefix lookup, first block to last, and the reason why it stopped.
 
-    A block of the pool, a hash where the block is in the host tier, or None where no layer will read the block.
+    Each item is a block id, a hash if the block is in the host tier, or None if no layer will read the block.
     """
 
     found: tuple[int | bytes | None, ...]
@@ -42,24 +42,24 @@ class Lookup:
 
 
 class Mover(Protocol):
-    """Copies the entries of whole blocks within the pool and between pool and host; each gives bytes and µs."""
+    """Copies whole blocks within the pool and between pool and host. Methods return bytes and microseconds."""
 
     def copy_block(self, source: int, target: int) -> tuple[int, int]:
-        """Within the pool."""
+        """Copy a block within the pool."""
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
-        """From the pool to the host tier."""
+        """Copy blocks from the pool to the host tier."""
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
-        """From the host tier to the pool."""
+        """Copy blocks from the host tier to the pool."""
 
 
 class BlockTables:
-    """Gives blocks to requests and takes them back.
+    """Allocates and releases the blocks of requests.
 
-    `window`: how many tokens back the farthest-reading layer sees when every layer has a window, else None. `mover`
-    copies entries, `host` is the second tier; with `offload` cached blocks that are evicted go there. `reserve`: a
-    request holds the blocks of its longest possible text from the beginning.
+    `window` is how far back the farthest-reading layer sees, in tokens, if every layer has a window; else None. `mover`
+    copies entries. `host` is the second tier; with `offload`, evicted blocks move there. With `reserve`, a request
+    holds blocks for its maximum length from the start.
     """
 
     def __init__(
@@ -86,22 +86,22 @@ class BlockTables:
             pool.before_eviction = self._offload
 
     def blocks_for(self, num_tokens: int) -> int:
-        """Blocks that `num_tokens` tokens fill, the last one perhaps in part."""
+        """Number of blocks for `num_tokens` tokens, the last possibly partial."""
         return -(-num_tokens // self.block_size)
 
     def peak_blocks(self, num_tokens: int, max_chunk: int) -> int:
-        """Most blocks that a request of `num_tokens` tokens holds at once when it is computed `max_chunk` at a time."""
+        """Peak number of blocks of a request of `num_tokens` tokens, computed `max_chunk` tokens at a time."""
         num_blocks = self.blocks_for(num_tokens)
         if self.window is None:
             return num_blocks
         return min(num_blocks, self.blocks_for(self.window - 1 + max_chunk) + 1)
 
     def num_reserved(self, request: Request, num_tokens: int) -> int:
-        """Tokens for which a request holds room when it needs `num_tokens`."""
+        """Number of tokens a request reserves space for when it needs `num_tokens`."""
         return max(num_tokens, request.num_prompt_tokens + request.max_new_tokens - 1) if self.reserve else num_tokens
 
     def lookup(self, request: Request) -> Lookup:
-        """Cached blocks that hold the beginning of a request's tokens.
+        """Find cached blocks for the start of a request.
 
         The last token is always computed, since its logits are needed: at most ⌊(n − 1) / block size⌋ blocks hit.
         """
@@ -112,13 +112,13 @@ class BlockTables:
 
     @staticmethod
     def _first_run(found: list[int | bytes | None]) -> list[int | bytes | None]:
-        """Up to the first miss: every layer reads everything."""
+        """Blocks up to the first miss: every layer reads everything."""
         return found[: found.index(None)] if None in found else found
 
     def _last_run(self, found: list[int | bytes | None]) -> list[int | bytes | None]:
-        """Up to the last run that fills the window, or else what the prompt begins with; nothing before it is read.
+        """Blocks up to the last run that fills the window, or else the run at the start; earlier ones aren't read.
 
-        Searched from the right, as vLLM does for sliding windows.
+        Searches from the right, as vLLM does for sliding windows.
         """
         assert self.window is not None
         num_read = max(1, self.blocks_for(self.window - 1))
@@ -130,7 +130,7 @@ class BlockTables:
         return found[:length]
 
     def _where(self, block_hash: bytes) -> int | bytes | None:
-        """The block of a prefix in the pool, the hash itself when it is in the host tier, None when it is nowhere."""
+        """The pool block of a prefix, the hash itself if it is in the host tier, or None."""
         block_ids = self.pool.find((block_hash,), 1)
         return block_ids[0] if block_ids else block_hash if self.offload and block_hash in self.host else None
 
@@ -147,14 +147,14 @@ class BlockTables:
         )
 
     def fits(self, request: Request, num_tokens: int, lookup: Lookup | None = None) -> bool:
-        """Whether the pool can give a request the blocks for its first `num_tokens` tokens.
+        """Whether the pool has enough blocks for the first `num_tokens` tokens of a request.
 
-        Hits that are free count too: taking them shortens the free queue.
+        Free blocks that hit count too: using them shortens the free queue.
         """
         return self.shortage(request, self.blocks_for(self.num_reserved(request, num_tokens)), lookup) <= 0
 
     def shortage(self, request: Request, num_blocks: int, lookup: Lookup | None = None) -> int:
-        """How many free blocks are missing for a request to hold `num_blocks`; negative: so many would be left."""
+        """Free blocks missing for a request to hold `num_blocks`; a negative number is the surplus."""
         found = lookup.found if lookup else ()
         hits = [item for item in found if isinstance(item, int)]
         num_fetched = sum(isinstance(item, bytes) for item in found)
@@ -166,9 +166,9 @@ class BlockTables:
     def allocate(
         self, request: Request, num_tokens: int, *, code: Literal["prompt", "decode"], lookup: Lookup | None = None
     ) -> bool:
-        """Make room for the first `num_tokens` tokens: window release, hits, copy-on-write, new blocks, registration.
+        """Allocate for the first `num_tokens` tokens: window release, hits, copy-on-write, new blocks, registration.
 
-        False when the pool has too few free blocks; then only blocks out of the window have been released.
+        Returns False if the pool has too few free blocks; then only blocks outside the window have been released.
         """
         self.leave_window(request)
         if not self.fits(request, num_tokens, lookup):
@@ -181,13 +181,13 @@ class BlockTables:
         return True
 
     def fork(self, parent: Request, child: Request) -> bool:
-        """Give a fork the parent's blocks for the tokens that they share; False when those that it reads are gone."""
+        """Share the parent's blocks for the common tokens with a fork. False if blocks that it reads are gone."""
         num_computed = min(parent.num_computed, child.num_tokens - 1)
         num_blocks = self.blocks_for(num_computed)
         table = parent.block_table[:num_blocks]
         read = table[self._window_start(num_computed) // self.block_size :]
         if not read or read[-1] is None or (None in read and self.window is not None):
-            return False  # nothing is computed, or the parent's window has left what the fork reads
+            return False  # nothing is computed, or the parent released blocks the fork reads
         self.pool.fork([block_id for block_id in table if block_id is not None])
         child.block_table = table
         child.num_computed = num_computed
@@ -205,9 +205,9 @@ class BlockTables:
         return True
 
     def swap_out(self, request: Request) -> None:
-        """Copy a request's blocks to the host tier as far as they are written, and release all it holds.
+        """Copy the written part of a request's blocks to the host tier, and release all of its blocks.
 
-        `HostTier.has_room` comes first.
+        Check `HostTier.has_room` first.
         """
         written = request.block_table[: self.blocks_for(request.num_computed)]
         held = [(index, block_id) for index, block_id in enumerate(written) if block_id is not None]
@@ -228,7 +228,7 @@ class BlockTables:
         self.release(request, "swapped")
 
     def swap_in(self, request: Request) -> None:
-        """Bring a swapped request's blocks back into the pool. `fits_again` comes first."""
+        """Copy the blocks of a swapped request back to the pool. Check `num_needed_again` first."""
         reason = AllocationReason(code="swap_in", num_tokens=request.num_computed, num_blocks_held=0)
         request.block_table = [None] * request.swapped_indices[0]
         for index in request.swapped_indices:
@@ -251,26 +251,26 @@ class BlockTables:
         self._register(request, request.num_computed // self.block_size)
 
     def num_needed_again(self, request: Request, num_tokens: int) -> int:
-        """Blocks that a swapped request needs to go on to `num_tokens` tokens."""
+        """Number of blocks a swapped request needs to continue to `num_tokens` tokens."""
         gone = request.swapped_indices[0]
         return self.blocks_for(num_tokens) - gone
 
     def release(
         self, request: Request, code: Literal["finished", "cancelled", "failed", "preempted", "swapped", "no_cache"]
     ) -> None:
-        """Take back all blocks of a request, the end of its table first."""
+        """Release all blocks of a request, the tail of its table first."""
         self._release(request, range(len(request.block_table)), ReleaseReason(code=code))
         request.block_table = []
         request.num_cached_blocks = 0
 
     def release_emptied(self, request: Request, indices: Sequence[int]) -> None:
-        """Take back blocks of which no layer and head keeps an entry, the end of the table first."""
+        """Release blocks in which no layer or head keeps an entry, the tail of the table first."""
         held = [index for index in indices if request.block_table[index] is not None]
         if held:
             self._release(request, held, ReleaseReason(code="forgotten"))
 
     def forget_unwritten(self, request: Request, num_written: int) -> None:
-        """Drop the prefixes of a request's blocks that were registered for tokens from `num_written` on."""
+        """Discard the prefixes of blocks registered for tokens from `num_written` on."""
         first = num_written // self.block_size
         block_ids = [
             block_id for block_id in request.block_table[first : request.num_cached_blocks] if block_id is not None
@@ -302,7 +302,7 @@ class BlockTables:
 
     @property
     def _moves(self) -> Mover:
-        assert self.mover is not None, "a mover is needed for copies"
+        assert self.mover is not None, "copies need a mover"
         return self.mover
 
     def _grow(self, request: Request, num_tokens: int, code: Literal["prompt", "decode"]) -> None:
@@ -311,7 +311,7 @@ class BlockTables:
             request.block_table.append(self.pool.allocate(request.request_id, logical_index, reason))
 
     def _shared_index(self, request: Request) -> int | None:
-        """Logical block that the request writes next, when it holds it and others use it too."""
+        """The logical block that the request writes to next, if it is held and shared."""
         index = request.num_computed // self.block_size
         if index >= len(request.block_table):
             return None
@@ -319,10 +319,10 @@ class BlockTables:
         return index if block_id is not None and self.pool.ref_counts[block_id] > 1 else None
 
     def _copy_on_write(self, request: Request) -> None:
-        """Copy the block that is written next when others use it too.
+        """Copy the block that is written to next if others use it too.
 
-        A branch holds its parent's full block in part. When nobody else uses it any more, it is not copied, but its
-        prefix goes, since it is overwritten.
+        A fork holds a full block of its parent in part. If the fork is the only user left, the block isn't copied, but
+        its prefix is discarded, since it is overwritten.
         """
         index = self._shared_index(request)
         if index is None:
@@ -342,7 +342,7 @@ class BlockTables:
             self.pool.forget([block_id], "overwritten")
 
     def _take(self, request: Request, found: Sequence[int | bytes | None]) -> None:
-        """Hits: first those of the pool, which nobody may take now, then those of the host tier come back."""
+        """Take the hits: first those in the pool, so that they can't be reused, then fetch those in the host tier."""
         host_ids = {item: self.host.take_out(item) for item in found if isinstance(item, bytes)}
         request.block_table = [item if isinstance(item, int) else None for item in found]
         for index, item in enumerate(found):
@@ -374,7 +374,7 @@ class BlockTables:
         return block_id
 
     def _offload(self, block_id: int, block_hash: bytes) -> None:
-        """Keep a prefix in the host tier whose only copy in the pool is about to go."""
+        """Copy a prefix whose last copy in the pool is about to be evicted to the host tier."""
         if len(self.pool.cached[block_hash]) > 1:
             return
         host_id = self.host.keep(block_hash, self.pool.step)
@@ -388,11 +388,11 @@ class BlockTables:
         )
 
     def _window_start(self, num_computed: int) -> int:
-        """First position that the next token, or any later one, reads."""
+        """First position that the next token, or a later one, reads."""
         return 0 if self.window is None else max(0, num_computed - self.window + 1)
 
     def leave_window(self, request: Request) -> None:
-        """Release a request's blocks that no layer reads any more."""
+        """Release the blocks of a request that no layer reads any more."""
         start = self._window_start(request.num_computed)
         num_gone = start // self.block_size
         gone = [

@@ -1,4 +1,4 @@
-"""Token text: how token ids read in their place."""
+"""Token text: the text of each token at its place in a sequence."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from kvviz.events import Piece
 
 
 class TokenText(Protocol):
-    """Turns token ids into how they read in their place."""
+    """Turns token ids into pieces of text."""
 
     def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """Pieces of a whole prompt; later tokens of the request continue it."""
+        """Pieces of a whole prompt. Later tokens of the request continue it."""
 
     def peek(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
-        """What each of these tokens would be if it came next."""
+        """The piece of each of these tokens if it came next."""
 
     def extend(self, request_id: int, token_id: int) -> Piece:
-        """The piece of the next token, which is now part of the request."""
+        """Append a token to the request and return its piece."""
 
     def forget(self, request_id: int) -> None:
-        """The request has ended."""
+        """Discard the state of a finished request."""
 
 
 class NumberText:
-    """Token text without a tokenizer: every token reads as its number."""
+    """Token text without a tokenizer: every token is shown as its number."""
 
     def begin(self, request_id: int, token_ids: Sequence[int]) -> tuple[Piece, ...]:
         return self.peek(request_id, token_ids)

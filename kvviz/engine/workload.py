@@ -1,7 +1,7 @@
-"""Block workloads: starts, appends and frees of token sequences, replayed on the block pool without any model.
+"""Block workloads: starts, appends and frees of token sequences, replayed on the block pool without a model.
 
-The format and its answers are those of docs/workload.md; the decisions are vLLM's from 0.23 on. Each operation is a
-step of the log (an append one for each token), so that a replay opens as a recording in the Pages lens.
+docs/workload.md describes the format and its answers. Decisions follow vLLM from version 0.23 on. Each operation is a
+step of the log (an append: one step per token), so a replay opens as a recording in the Pages lens.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Checked(BaseModel):
 
 
 class Start(_Checked):
-    """A sequence begins: its tokens are looked up, and all of the rest is allocated, or nothing."""
+    """A sequence starts: its tokens are looked up, and blocks for all the rest are allocated, or none."""
 
     op: Literal["start"]
     id: Id
@@ -66,7 +66,7 @@ class Start(_Checked):
 
 
 class Append(_Checked):
-    """Tokens follow, one at a time, up to the first that finds no block."""
+    """Append tokens one at a time, up to the first that finds no free block."""
 
     op: Literal["append"]
     id: Id
@@ -74,7 +74,7 @@ class Append(_Checked):
 
 
 class Free(_Checked):
-    """A sequence ends and gives its blocks back."""
+    """A sequence ends and its blocks are released."""
 
     op: Literal["free"]
     id: Id
@@ -89,7 +89,7 @@ class Workload(_Checked):
 
 
 _adapter = TypeAdapter(Workload)
-#: Stands for a model in the header: a layer that stores nothing.
+#: Replaces a model in the header: a layer that stores nothing.
 _NO_LAYER = {
     "index": 0,
     "kind": "full",
@@ -108,26 +108,26 @@ _NO_LAYER = {
 
 
 def read_workload(path: Path) -> Workload:
-    """The workload in a JSON file. Raises `ConfigError` in one sentence when it is none."""
+    """Read a workload from a JSON file. Raises `ConfigError` if it is invalid."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ConfigError(
-                f"A workload may have {MAX_FILE_BYTES:,} bytes, but {path} has {path.stat().st_size:,}; split it.",
+                f"A workload file may have {MAX_FILE_BYTES:,} bytes ({path} has {path.stat().st_size:,}); split it.",
                 setting="workload",
             )
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); give a JSON file.", setting="workload") from error
+        raise ConfigError(f"Can't read {path} ({error.strerror}); use a JSON file.", setting="workload") from error
     return parse_workload(data)
 
 
 def parse_workload(data: bytes) -> Workload:
-    """The workload that JSON text describes. Raises `ConfigError`."""
+    """Parse a workload from JSON text. Raises `ConfigError`."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ConfigError(
-            f"A workload is a JSON object, but this cannot be read ({error.msg}, character {error.pos}).",
+            f"A workload must be a JSON object ({error.msg}, character {error.pos}).",
             setting="workload",
         ) from error
     try:
@@ -141,7 +141,7 @@ def parse_workload(data: bytes) -> Workload:
 
 
 class Replay:
-    """Carries out the operations of a workload, one by one, and tells `log`, when there is one, what happened."""
+    """Runs the operations of a workload in order. If a `log` is given, records events in it."""
 
     def __init__(self, workload: Workload, log: EventLog | None = None) -> None:
         self.workload = workload
@@ -155,7 +155,7 @@ class Replay:
         self._num_stored = self._num_removed = 0
 
     def answers(self) -> Iterator[dict[str, Any]]:
-        """One answer for each operation, as it is carried out."""
+        """Yield the answer to each operation."""
         for op in self.workload.ops:
             self._num_stored = self._num_removed = 0
             answer: dict[str, Any] = {"op": op.op, "id": op.id}
@@ -173,7 +173,7 @@ class Replay:
             yield answer
 
     def header(self, title: str) -> dict[str, Any]:
-        """The header of a recording: a pool and no model."""
+        """The header of a recording with a pool and without a model."""
         workload = self.workload
         return {
             "format": FORMAT_VERSION,
@@ -295,7 +295,7 @@ class Replay:
         return request is not None
 
     def _step(self, work: Iterable[tuple[Request, Any]]) -> None:
-        """A step of the log: what it allocates, then the slots that are written."""
+        """Run a step of the log: allocate blocks, then write the slots."""
         self.pool.step += 1
         step = self.pool.step
         self._emit(StepStarted(step=step))
@@ -334,7 +334,7 @@ class Replay:
 def replay_workload(
     workload: Workload, path: Path | None = None, title: str = "A block workload"
 ) -> list[dict[str, Any]]:
-    """The answers of a workload; `path`: also write the replay as a recording."""
+    """Replay a workload and return its answers. If `path` is given, also write the replay as a recording."""
     if path is None:
         return list(Replay(workload).answers())
     log = EventLog(workload.num_blocks, workload.block_size, max_records=sys.maxsize)

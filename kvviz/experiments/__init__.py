@@ -1,4 +1,4 @@
-"""Experiments: scripted runs that show one mechanic each, and the timing attack.
+"""Experiments: scripted runs that each demonstrate one mechanism, and the timing attack.
 
 May import: config, engine, errors, events, log, model.
 Libraries: torch, transformers.

@@ -1,9 +1,9 @@
-"""Scenarios: scripted runs of the default model that show one mechanic each.
+"""Scenarios: scripted runs of the default model that each demonstrate one mechanism.
 
-`python -m kvviz.experiments.scenarios` records them all again; the page plays them live.
+`python -m kvviz.experiments.scenarios` records all of them; the page plays them live.
 
-A scenario is an engine config and a list of acts: what a person would do, and after which step. What happens then is
-the engine's.
+A scenario is an engine config and a list of acts: user actions, each after a given step. The engine determines
+everything else.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from kvviz.model.run import ModelRun
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
-#: After everything that came before it has ended.
+#: After all earlier acts have finished.
 IDLE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A prompt, after step `at`. `follows`: it carries on the conversation of the request before it."""
+    """A prompt, submitted after step `at`. With `follows`, it continues the conversation of the previous request."""
 
     asked: PromptRequest
     at: int = IDLE
@@ -42,7 +42,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """After step `at`, a branch off `request` at its newest token, with the `rank`-th candidate in its place."""
+    """A fork of `request` after step `at`, with the `rank`-th candidate instead of its newest token."""
 
     request: int
     rank: int
@@ -59,7 +59,7 @@ def ask(prompt: str, max_new_tokens: int, *, at: int = IDLE, follows: bool = Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A named run. `former` acts are played before it, unseen, with the weights in fp32; `dtype` is its own."""
+    """A named run. `former` acts are played first, without recording, with weights in fp32. `dtype` is for the rest."""
 
     name: str
     title: str
@@ -156,7 +156,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="6-long_prompt_chunked",
-        title="A long prompt arrives, and is computed in chunks beside the others",
+        title="A long prompt arrives and is computed in chunks alongside the others",
         config=EngineConfig(num_blocks=32, prefill_chunk=32),
         acts=(
             ask(STORIES[0], 26, at=0),
@@ -176,19 +176,19 @@ SCENARIOS = (
     ),
     Scenario(
         name="8-preempt_recompute",
-        title="The pool is too small: the last one is put out and computed again",
+        title="The pool is too small: the last request is preempted and recomputed",
         config=EngineConfig(num_blocks=11),
         acts=tuple(ask(story, 30, at=0) for story in STORIES),
     ),
     Scenario(
         name="9-preempt_swap",
-        title="The pool is too small: the last one is moved to the host and back",
+        title="The pool is too small: the last request is swapped to the host and back",
         config=EngineConfig(num_blocks=11, preemption="swap", num_host_blocks=12),
         acts=tuple(ask(story, 30, at=0) for story in STORIES),
     ),
     Scenario(
         name="10-fork_tree",
-        title="One answer branches into four: shared blocks, copies at the first write",
+        title="One answer forks into four: shared blocks, copies on the first write",
         config=EngineConfig(num_blocks=24),
         acts=(
             ask("Tell me a story in two sentences.", 28, at=0),
@@ -199,7 +199,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="11-offload",
-        title="Evicted prefixes go to the host tier and come back on a hit",
+        title="Evicted prefixes move to the host tier and return on a hit",
         config=EngineConfig(num_blocks=7, num_host_blocks=16, offload=True),
         acts=(
             ask(GUIDE + "Why is the clock so loud?", 10),
@@ -215,7 +215,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="13-tenant_salts",
-        title="A salt for each tenant: the same prompt, but no shared blocks",
+        title="A salt per tenant: the same prompt, but no shared blocks",
         config=EngineConfig(num_blocks=24),
         acts=tuple(ask(GUIDE + "What is a fossil?", 8, salt=salt) for salt in ("anna", "ben", "anna")),
     ),
@@ -223,12 +223,12 @@ SCENARIOS = (
 
 
 def find_scenario(name: str, others: Sequence[str] = ()) -> Scenario:
-    """The scenario of that name, with or without its number. Raises `RequestError`, which names `others` too."""
+    """Return a scenario by name, with or without its number. Raises `RequestError`, which lists `others` too."""
     for scenario in SCENARIOS:
         if name in (scenario.name, scenario.name.partition("-")[2]):
             return scenario
     names = ", ".join([*(scenario.name.partition("-")[2] for scenario in SCENARIOS), *others])
-    raise RequestError(f"There is no scenario {name[:64]!r}; there are {names}.", code="no_such_scenario")
+    raise RequestError(f"Unknown scenario {name[:64]!r}; choose one of {names}.", code="no_such_scenario")
 
 
 class Performance:
@@ -245,7 +245,7 @@ class Performance:
         return bool(self._acts) or self.model_run.has_work
 
     def step(self) -> bool:
-        """One step, after the acts that are due."""
+        """Play the acts that are due, then run one step."""
         self._do_due()
         worked = self.model_run.step()
         self._do_due()
@@ -271,7 +271,7 @@ class Performance:
         self._last = self.model_run.add_prompt(asked)
 
     def _branch(self, act: Branch) -> None:
-        """Branch at the newest token that the request sampled, as the tape's candidates offer it."""
+        """Fork at the newest token that the request sampled, using its recorded candidates."""
         for _, _, event in reversed(self.model_run.log.records()):
             if event["type"] == "token_sampled" and event["request_id"] == act.request:
                 candidate = event["candidates"][act.rank]
@@ -300,7 +300,7 @@ def open_performance(
 
 
 def _converted(instrumented: InstrumentedModel, dtype: str) -> InstrumentedModel:
-    """The same model with its weights in another dtype, checked anew."""
+    """Copy the model with its weights in another dtype, and check it again."""
     import torch
 
     from kvviz.model.instrumented import InstrumentedModel
@@ -313,7 +313,7 @@ def _converted(instrumented: InstrumentedModel, dtype: str) -> InstrumentedModel
 
 
 def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
-    """Write a recording of every scenario, or of those named, into `directory`, with the default model."""
+    """Record every scenario, or the named ones, in `directory`, with the default model."""
     from kvviz.model.instrumented import InstrumentedModel
     from kvviz.model.loading import load
     from kvviz.model.run import ModelRun

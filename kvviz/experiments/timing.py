@@ -1,9 +1,9 @@
-"""Experiments on a live model: what another tenant learns from the time to first token, and how fast memory is read.
+"""Experiments on a live model: a timing attack on the prefix cache, and the memory bandwidth of this machine.
 
-Timing attack. Tenants A and B share an engine. In each round A asks a prompt that is one of a short list and begins
-with the round's number; B sends one prompt of that list and sees when its first token came, nothing else. Every prompt
-is used by nobody before its round, so all that B's prompt can hit is what A left. See Song et al., "The early bird
-catches the leak" (2024), and Gu et al., "Auditing prompt caching in language model APIs" (2025).
+Timing attack. Tenants A and B share an engine. In each round, A sends a prompt from a short list, prefixed with the
+number of the round. B sends a prompt from that list and observes only its time to first token. No prompt is used before
+its round, so B can hit only blocks that A left. See Song et al., "The early bird catches the leak" (2024), and Gu et
+al., "Auditing prompt caching in language model APIs" (2025).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from kvviz.model.instrumented import InstrumentedModel
     from kvviz.model.run import ModelRun
 
-#: Names under which a page plays the attack, and whether the tenants share prefixes then.
+#: Names of the attacks on the page, and whether the tenants share prefixes.
 TIMING_SCENARIOS = {"timing-shared": True, "timing-isolated": False}
 NUM_PROBES = 40
-#: Prompts of its own by which the attacker learns what a miss and a hit take, before it guesses.
+#: Number of the attacker's own prompts that measure the times of a miss and a hit before the first guess.
 NUM_LESSONS = 5
-#: After so many guesses it learns from one more, and forgets the oldest: machines get slower and faster.
+#: After this many guesses, the attacker measures one more prompt and drops the oldest, since machine speed varies.
 GUESSES_PER_LESSON = 5
-#: One chunk takes a whole prompt, so a miss and a hit are one step each.
+#: One chunk holds a whole prompt, so a miss and a hit take one step each.
 TIMING_CONFIG = EngineConfig(num_blocks=48, prefill_chunk=128, max_running=1)
 
-#: What A may have asked. They differ in the first block, so a wrong guess shares no block with the right one.
+#: Prompts A may have sent. They differ in the first block, so a wrong guess shares no block with the right one.
 SECRETS = ("asthma", "anaemia", "diabetes", "epilepsy", "migraine", "hepatitis", "insomnia", "depression")
-#: On the default model 65 tokens: four full blocks and one token, which is all that is left to compute after a hit.
+#: 65 tokens with the default model: four full blocks, and one token that must be computed after a hit.
 _PROMPT = (
     "Case {number}: {secret}. A doctor writes to a colleague about this patient. The letter names the illness and says "
     "how long it has lasted, which medicine was given, and when the patient comes again. The letter is short. It "
@@ -48,28 +48,28 @@ _PROMPT = (
 
 
 class TimingAttacker:
-    """Tenant B. All that it is ever given is times to first token, in microseconds, of prompts that it sent itself."""
+    """Tenant B. It receives only times to first token, in microseconds, of its own prompts."""
 
     def __init__(self) -> None:
         self.threshold_us = 0.0
 
     def learn(self, first_us: Sequence[float], again_us: Sequence[float]) -> None:
-        """Times of its own prompts, asked for the first time and asked again.
+        """Learn from the times of its own prompts, sent for the first time and again.
 
-        What disturbs a time only ever adds to it, so no miss is much faster than the fastest one, while a hit may be
-        slow: the threshold lies three quarters of the way from the median hit to the fastest miss.
+        Noise only adds time: a miss is never much faster than the fastest miss, while a hit may be slow. The threshold
+        is therefore three quarters of the way from the median hit to the fastest miss.
         """
         hit_us = statistics.median(again_us)
         self.threshold_us = hit_us + 0.75 * (min(first_us) - hit_us)
 
     def says_secret(self, time_us: float) -> bool:
-        """Whether somebody else must have asked this prompt before."""
+        """Whether another tenant must have sent this prompt before."""
         return time_us < self.threshold_us
 
 
 @dataclass(frozen=True, slots=True)
 class TimingResult:
-    """Outcome of an attack. Times in µs: of guesses that were right and of those that were wrong."""
+    """Result of an attack, with the times of right and wrong guesses in µs."""
 
     accuracy: float
     threshold_us: float
@@ -79,7 +79,7 @@ class TimingResult:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One prompt of one tenant. `is_timed`: B looks at the clock; `is_lesson`: it is B's own, and so is `is_again`."""
+    """One prompt of one tenant. `is_timed`: B measures it; `is_lesson`, `is_again`: one of B's own prompts."""
 
     tenant: str
     prompt: str
@@ -111,7 +111,7 @@ class TimingAttack:
         return bool(self._turns) or self._now is not None or self.model_run.has_work
 
     def step(self) -> bool:
-        """One step, with what it ends and what comes next."""
+        """Run one step, and start or end a turn around it."""
         worked = self.model_run.step()
         if self._now is not None and self._now[1].state == "finished":
             self._end(*self._now)
@@ -124,10 +124,10 @@ class TimingAttack:
             self.step()
 
     def result(self) -> TimingResult:
-        """What the attacker made of it. Raises `RequestError` before the first guess."""
+        """The attacker's result. Raises `RequestError` before the first guess."""
         guesses = [probe for probe in self.probes if probe.says_secret is not None]
         if not guesses:
-            raise RequestError("The attacker has not guessed yet; play the experiment first.", code="no_result")
+            raise RequestError("The attacker hasn't guessed yet; play the experiment first.", code="no_result")
         return TimingResult(
             accuracy=sum(probe.says_secret == probe.is_secret for probe in guesses) / len(guesses),
             threshold_us=self.attacker.threshold_us,
@@ -136,7 +136,7 @@ class TimingAttack:
         )
 
     def _begin(self) -> None:
-        """The next turn, once nothing else runs: a prompt beside it would be heard in its time."""
+        """Start the next turn once nothing else runs: another prompt would distort its time."""
         if self._now is not None or self.model_run.has_work or not self._turns:
             return
         turn = self._turns.pop(0)
@@ -146,7 +146,7 @@ class TimingAttack:
         self._now = turn, next(request for request in waiting if request.request_id == request_id)
 
     def _end(self, turn: _Turn, request: Request) -> None:
-        if not turn.is_timed or request.num_generated == 0:  # cancelled by a person
+        if not turn.is_timed or request.num_generated == 0:  # cancelled by a user
             return
         time_us = float(request.first_token_us)
         says_secret = None
@@ -186,8 +186,9 @@ def open_timing_attack(
 
 
 def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float:
-    """Bytes per second at which this machine reads a matrix to multiply it with a vector, as a decode step reads its
-    weights: the best of some rounds, with the threads that torch has in this thread.
+    """Measure the memory bandwidth of a matrix-vector product in bytes per second.
+
+    A decode step reads its weights the same way. Returns the best of several rounds with this thread's torch threads.
     """
     import torch
 
@@ -205,7 +206,7 @@ def measure_read_bandwidth(num_bytes: int = 2**28, num_rounds: int = 5) -> float
 def _script(seed: int, num_probes: int) -> list[_Turn]:
     dice = random.Random(seed)
     numbers = iter(dice.sample(range(1_000, 10_000), 2 * (NUM_LESSONS + num_probes)))
-    turns = [_Turn("B", _prompt(next(numbers), SECRETS[0]), is_timed=False)]  # the first prompt of all is slow
+    turns = [_Turn("B", _prompt(next(numbers), SECRETS[0]), is_timed=False)]  # the very first prompt is slow
 
     def learn() -> None:
         prompt = _prompt(next(numbers), dice.choice(SECRETS))

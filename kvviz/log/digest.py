@@ -1,7 +1,7 @@
-"""The digest of a cache's state: 64 bits from integers only, so that a page can check its own picture.
+"""The digest of a cache's state: 64 bits, computed from integers only, so that a page can verify what it draws.
 
-The words and their order are defined in docs/wire.md ("Digest"). The hash is MurmurHash3 x86 32-bit (Appleby, 2011),
-taken twice with different seeds; it is fast in any language and needs no secure context in a browser.
+docs/wire.md ("Digest") defines the words and their order. The hash is MurmurHash3 x86 32-bit (Appleby, 2011) with two
+different seeds. It is fast in any language and needs no secure context in a browser.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TOKEN_HASH_START = 2166136261
 
 
 def extend_token_hash(token_hash: int, token_ids: Iterable[int]) -> int:
-    """FNV-1a over whole 32-bit words, continued from `token_hash`."""
+    """Extend `token_hash` with FNV-1a over whole 32-bit words."""
     for token_id in token_ids:
         token_hash = ((token_hash ^ token_id) * 16777619) & 0xFFFFFFFF
     return token_hash
 
 
 def short_hash(block_hash: bytes | None) -> int:
-    """First 4 bytes of a prefix hash, big-endian; 0 for a block that has none."""
+    """Return the first 4 bytes of a prefix hash, big-endian; 0 for a block without one."""
     return int.from_bytes(block_hash[:4], "big") if block_hash else 0
 
 
@@ -40,7 +40,7 @@ def request_words(
     window_start: int,
     block_table: Sequence[int | None],
 ) -> list[int]:
-    """The words of one unfinished request."""
+    """Return the words of one unfinished request."""
     head = [request_id, STATE_CODES[state], num_computed, num_known, token_hash, window_start, len(block_table)]
     return head + [RELEASED if block_id is None else block_id for block_id in block_table]
 
@@ -55,9 +55,9 @@ def state_words(
     requests: Sequence[Sequence[int]],
     host: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
-    """All words of a state, u32. `requests` are `request_words` by ascending id, `host` pairs of (id, short hash).
+    """Return all words of a state, u32. `requests` are `request_words` by ascending id, `host` is (id, short hash).
 
-    `finished_hash` extends `TOKEN_HASH_START` by the token hash of each finished request, in the order of their ends.
+    `finished_hash` extends `TOKEN_HASH_START` by the token hash of each finished request, in the order they finished.
     """
     blocks = np.zeros((len(ref_counts), 3), dtype=np.uint32)
     blocks[:, 0] = ref_counts
@@ -79,6 +79,6 @@ def state_words(
 
 
 def digest(words: np.ndarray) -> str:
-    """16 hex digits for u32 `words`."""
+    """Return 16 hex digits for u32 `words`."""
     data = words.astype("<u4").tobytes()
     return "".join(f"{mmh3.hash(data, seed, signed=False):08x}" for seed in SEEDS)

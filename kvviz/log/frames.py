@@ -1,7 +1,7 @@
-"""Frames: what tensors become when they leave the model, and the binary packs in which a page gets them.
+"""Frames: tensors captured from the model, and the binary packs in which a page receives them.
 
-Tensors are not events. A frame belongs to one step and request; it is kept within a byte budget and fetched by range.
-Formats are defined in docs/wire.md ("Frames").
+Tensors are not events. A frame belongs to one step and request. It is kept within a byte budget and fetched by range.
+docs/wire.md ("Frames") defines the formats.
 
 Dimension key: L layers · H query heads · T tokens read · n new tokens · C columns of a pack.
 """
@@ -24,17 +24,17 @@ import orjson
 from kvviz.errors import MissingError
 
 MAX_COLUMNS = 512
-#: Most cells (columns × (layers + query heads)) in a step's pack: bounded at any context and model size.
+#: Maximum number of cells (columns × (layers + query heads)) in a step's pack, at any context and model size.
 MAX_PACK_CELLS = 512 * 39
-#: Bytes of frames kept per session.
+#: Byte budget for the frames of a session.
 FRAME_BUDGET = 256 * 2**20
-#: Requests whose norms are kept after their frames are gone.
+#: Number of requests whose norms are kept after their frames are dropped.
 MAX_NORM_REQUESTS = 64
-#: Smallest frame that gets memory of its own: a system allows some 65,000 of them.
+#: Smallest frame that gets its own memory mapping; systems allow about 65,000 of them.
 MIN_MOVED_BYTES = 64 * 2**10
-#: Bytes to whose multiples the arrays of such a frame are aligned.
+#: Alignment of the arrays in such a frame, in bytes.
 ALIGNMENT = 16
-#: Requests that an error names.
+#: Maximum number of requests that an error message lists.
 _MAX_NAMED = 8
 
 _DTYPES: dict[str, np.dtype[Any]] = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
@@ -44,11 +44,12 @@ _DTYPES: dict[str, np.dtype[Any]] = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"
 class StepFrame:
     """Captured tensors of one request in one step.
 
-    `heads` u8 [L, H, T] and `heads_scale` f32 [L, H]: weights of the last query, value = u8 × scale. `key_norm`,
-    `value_norm` f16 [L, k]: norms of the entries at positions `norm_start` … ; the last `num_new` are new, those before
-    were there already (a prefix hit). `queries` f16 [L, H, n, d] of the new tokens, or None. `slots`, `seqs` [T]: where
-    what was read lay, and the write that had put it there. `keys`, `values` u8 [L, n, w] with f32 [L, n] scales,
-    value = (u8 − 128) × scale, only in recordings.
+    - `heads` u8 [L, H, T], `heads_scale` f32 [L, H]: weights of the last query, value = u8 × scale.
+    - `key_norm`, `value_norm` f16 [L, k]: norms of the entries at positions `norm_start` …; the last `num_new` are
+      new, those before them existed already (a prefix hit).
+    - `queries` f16 [L, H, n, d]: queries of the new tokens, or None.
+    - `slots`, `seqs` [T]: slot of each entry read, and the write that stored it there.
+    - `keys`, `values` u8 [L, n, w] with f32 [L, n] scales, value = (u8 − 128) × scale; only in recordings.
     """
 
     step: int
@@ -80,9 +81,9 @@ class StepFrame:
         return sum([int(array.nbytes) for array in kept])
 
     def move_out(self) -> None:
-        """Move a large frame into memory of its own, all but its norms, which may be kept longer.
+        """Move a large frame to its own memory mapping, except its norms, which may be kept longer.
 
-        Frames grow with the context; on the heap they would leave holes in which no later frame fits.
+        Frames grow with the context. On the heap, they would leave holes too small for later frames.
         """
         names = [
             name for name in ("heads", "heads_scale", "queries", "slots", "seqs") if getattr(self, name) is not None
@@ -111,14 +112,14 @@ class Norms:
 
 
 def quantise_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Non-negative rows [..., n] → u8 of the same shape and f32 [...] scales, value = u8 × scale."""
+    """Quantise non-negative rows [..., n] to u8 of the same shape and f32 [...] scales, value = u8 × scale."""
     scale = rows.max(axis=-1, initial=0.0).astype(np.float32) / np.float32(255)
     safe = np.where(scale > 0, scale, 1).astype(np.float32)
     return np.rint(rows / safe[..., None]).astype(np.uint8), scale
 
 
 def bin_columns(rows: np.ndarray, size: int) -> np.ndarray:
-    """Sum every `size` neighbours of the last axis; the last bin may be smaller."""
+    """Sum each group of `size` neighbours along the last axis; the last bin may be smaller."""
     if size == 1:
         return rows
     starts = np.arange(0, rows.shape[-1], size)
@@ -126,7 +127,7 @@ def bin_columns(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 def encode_pack(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A pack: u32 length, JSON padded with spaces, then the arrays, each padded to 4 bytes."""
+    """Encode a pack: u32 length, JSON padded with spaces, then the arrays, each padded to 4 bytes."""
     names = {dtype: name for name, dtype in _DTYPES.items()}
     described, body, offset = [], [], 0
     for name, array in arrays.items():
@@ -154,48 +155,46 @@ def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def not_in_step(step: int, request_id: int, took_part: Iterable[int]) -> MissingError:
-    """What is said to somebody who asks for a request in a step that computed only others."""
+    """Return the error for a request that computed nothing in a step."""
     request_ids = list(took_part)
     named = ", ".join(map(str, request_ids[:_MAX_NAMED])) + (", …" if len(request_ids) > _MAX_NAMED else "")
     return MissingError(
-        f"Request {request_id} computed nothing in step {step}; ask for one that did: {named}.", code="not_in_step"
+        f"Request {request_id} computed nothing in step {step}; choose one that did: {named}.", code="not_in_step"
     )
 
 
 class FrameSource(ABC):
-    """Answers requests for frames as packs. A live session and a recording each fill in where frames come from.
+    """Answers requests for frames as packs. Live sessions and recordings provide the frames.
 
-    A step has a frame for each request that it computed; `request_id` None means the first in its batch.
+    A step has a frame for each request it computed. `request_id` None means the first request in its batch.
 
-    `triangle` and `scores` need the queries; a source that keeps none leaves them as they are.
+    `triangle` and `scores` need queries. A source without queries doesn't override them.
     """
 
     log_id = ""
 
     @abstractmethod
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
-        """The frame of a request in a step. Raises `MissingError` (`not_in_step` when the step computed others)."""
+        """The frame of a request in a step. Raises `MissingError` (`not_in_step` if the step computed others)."""
 
     @abstractmethod
     def norms(self, request_id: int) -> list[Norms]:
-        """Norms of a request's entries, stretch by stretch; empty when none were kept."""
+        """Norms of a request's entries as consecutive ranges; empty if none were kept."""
 
     @abstractmethod
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
         """K [heads, dim] and V of one entry. Raises `MissingError` (`gone` with `since_step`)."""
 
     def triangle(self, step: int, layer: int, head: int, request_id: int | None = None) -> tuple[int, np.ndarray]:
-        """First query's position and weights [n, T] of a request in a step. Raises `MissingError`."""
-        raise MissingError(
-            "Prefill triangles were not kept here; run the prompt live to see them.", code="not_captured"
-        )
+        """Position of the first query, and weights [n, T] of a request in a step. Raises `MissingError`."""
+        raise MissingError("Prefill triangles weren't captured; run the prompt live to see them.", code="not_captured")
 
     def scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> dict[str, np.ndarray]:
         """`dot`, `scaled`, `weight` f32 [H] of the request's last query against a position. Raises `MissingError`."""
-        raise MissingError("Queries were not kept here; run the prompt live to see q·k.", code="not_captured")
+        raise MissingError("Queries weren't captured; run the prompt live to see q·k.", code="not_captured")
 
     def pack_step(self, step: int, layer: int, columns: int = MAX_COLUMNS, request_id: int | None = None) -> bytes:
-        """Head-mean attention of all layers, the head rows of `layer` and the new norms, at most `columns` wide."""
+        """Pack the head-mean attention of all layers, the head rows of `layer` and the new norms in `columns` bins."""
         frame = self.step_frame(step, request_id)
         num_layers, num_heads, num_tokens = frame.heads.shape
         layer = _checked(layer, num_layers)
@@ -218,20 +217,20 @@ class FrameSource(ABC):
         )
 
     def pack_heads(self, step: int, layer: int, request_id: int | None = None) -> bytes:
-        """Head rows of one layer, not binned."""
+        """Pack the head rows of one layer, without binning."""
         frame = self.step_frame(step, request_id)
         layer = _checked(layer, len(frame.heads))
         arrays = {"heads": frame.heads[layer], "heads_scale": frame.heads_scale[layer]}
         rest = 1 - (frame.heads[layer] * frame.heads_scale[layer][:, None]).sum(axis=-1)
-        if rest.max() > 0.02:  # only a sink outside the cache takes more than rounding does
+        if rest.max() > 0.02:  # a sink outside the cache; rounding alone is smaller
             arrays["sink_share"] = rest.astype(np.float32)
         return encode_pack({**self._head("heads", frame), "layer": layer}, arrays)
 
     def pack_norms(self, request_id: int) -> bytes:
-        """Norms of all positions of a request that are known; NaN where they were not kept."""
+        """Pack the norms of all positions of a request; NaN where they weren't kept."""
         stretches = self.norms(request_id)
         if not stretches:
-            raise MissingError(f"No norms of request {request_id} are kept.", code="dropped")
+            raise MissingError(f"The norms of request {request_id} weren't kept.", code="dropped")
         shape = (len(stretches[0].key), max(stretch.start + stretch.key.shape[1] for stretch in stretches))
         norms = {name: np.full(shape, np.nan, np.float16) for name in ("key_norm", "value_norm")}
         for stretch in stretches:
@@ -247,7 +246,7 @@ class FrameSource(ABC):
     def pack_triangle(
         self, step: int, layer: int, head: int, columns: int = MAX_COLUMNS, request_id: int | None = None
     ) -> bytes:
-        """Attention weights of every query of a request in a step, in one head."""
+        """Pack the attention weights of all queries of a request in a step, for one head."""
         start, weights = self.triangle(step, layer, head, request_id)
         size = max(1, -(-weights.shape[1] // max(1, min(columns, MAX_COLUMNS))))
         quantised, scale = quantise_rows(bin_columns(weights, size))
@@ -255,7 +254,7 @@ class FrameSource(ABC):
         return encode_pack({**about, "num_tokens": weights.shape[1]}, {"weights": quantised, "weights_scale": scale})
 
     def pack_scores(self, step: int, layer: int, position: int, request_id: int | None = None) -> bytes:
-        """q·k, scaled and weight per head of the request's last query against one position."""
+        """Pack q·k, scaled scores and weights per head for the request's last query and one position."""
         scores = self.scores(step, layer, position, request_id)
         arrays = {name: array.astype(np.float32) for name, array in scores.items()}
         return encode_pack({"kind": "scores", "step": step, "layer": layer, "position": position}, arrays)
@@ -273,9 +272,9 @@ class FrameSource(ABC):
 
 
 class FrameStore:
-    """Frames by step and request within a byte budget: the oldest steps go first, each as a whole.
+    """Frames by step and request within a byte budget. The oldest whole steps are dropped first.
 
-    The last step is kept however large. Safe to use from several threads.
+    The last step is always kept. Thread-safe.
     """
 
     def __init__(self, budget: int = FRAME_BUDGET) -> None:
@@ -286,7 +285,7 @@ class FrameStore:
         self._lock = threading.Lock()
 
     def add(self, *frames: StepFrame) -> None:
-        """Keep frames, those of a step in the order of its batch, and drop the oldest steps beyond the budget."""
+        """Add the frames of a step in batch order, and drop the oldest steps beyond the budget."""
         with self._lock:
             for frame in frames:
                 of_step = self._steps.setdefault(frame.step, {})
@@ -299,9 +298,9 @@ class FrameStore:
                 self.first_step = step + 1
 
     def get(self, step: int, request_id: int | None = None) -> StepFrame:
-        """The frame of a request in a step; None: of the first in its batch.
+        """The frame of a request in a step; None: of the first request in its batch.
 
-        Raises `MissingError`: `dropped`, `no_such_step`, or `not_in_step` when the step computed only others.
+        Raises `MissingError`: `dropped`, `no_such_step`, or `not_in_step` if the step computed only others.
         """
         with self._lock:
             of_step = dict(self._steps.get(step, {}))
@@ -313,8 +312,8 @@ class FrameStore:
             return frame
         if step < self.first_step:
             raise MissingError(
-                f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest kept "
-                f"is of step {self.first_step}.",
+                f"The frame of step {step} was dropped to stay within {self.budget // 2**20} MiB; the oldest one kept "
+                f"is step {self.first_step}.",
                 code="dropped",
             )
         raise MissingError(f"No frame of step {step} was captured.", code="no_such_step")
@@ -330,7 +329,5 @@ class FrameStore:
 
 def _checked(layer: int, num_layers: int) -> int:
     if not 0 <= layer < num_layers:
-        raise MissingError(
-            f"Layer {layer} does not exist: the model has layers 0 to {num_layers - 1}.", code="no_layer"
-        )
+        raise MissingError(f"Layer {layer} doesn't exist; choose one from 0 to {num_layers - 1}.", code="no_layer")
     return layer

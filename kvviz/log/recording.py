@@ -1,6 +1,6 @@
-"""A recording: the log verbatim, with its header and frames, in one zip. Format in docs/wire.md ("Recording").
+"""Recordings: a log with its header and frames in one zip file. docs/wire.md ("Recording") defines the format.
 
-Reading trusts nothing: sizes are bounded before anything is unpacked, arrays are never pickles, names are a fixed list.
+The reader treats files as untrusted: it checks sizes before unpacking, never unpickles, and reads fixed names only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
 from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.messages import fault_in_words
 
-#: Limits of what is read, in bytes unless they say otherwise.
+#: Limits on reading, in bytes unless stated otherwise.
 MAX_FILE_BYTES = 512 * 2**20
 MAX_EVENTS_BYTES = 256 * 2**20
 MAX_HEADER_BYTES = 4 * 2**20
@@ -36,7 +36,7 @@ MAX_RECORD_BYTES = 16 * 2**20
 MAX_LAYERS = 4_096
 MAX_LANES = 8
 
-#: Step, request (absent in files of versions that computed one request a step) and name of an array.
+#: Step, request (absent in files from versions that computed one request per step) and array name.
 _FRAME = re.compile(r"frames/([0-9]{1,9})(?:-([0-9]{1,16}))?\.([a-z_]{1,20})\.npy\Z")
 _KNOWN_TYPES = {event.__dataclass_fields__["type"].default for event in EVENT_TYPES}
 
@@ -72,7 +72,7 @@ class _Lane(BaseModel):
 
 
 class _Header(BaseModel):
-    """What a reader needs of a header."""
+    """The header fields that a reader needs."""
 
     model: _Model
     pool: _Pool
@@ -82,7 +82,7 @@ class _Header(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """One `kv_written` as a reader of entries needs it."""
+    """The parts of a `kv_written` event needed to read entries."""
 
     step: int
     request_id: int
@@ -91,16 +91,16 @@ class _Written:
 
 
 class Recording(FrameSource):
-    """An opened recording. `header`, `lines` (one JSON record each), and frames on request.
+    """An opened recording: its `header`, its `lines` (one JSON record each), and frames on request.
 
-    `lanes`: of a comparison, the logs of the lanes after the first. `num_unknown` events are of types that this version
-    does not know; they are kept in `lines` and skipped by folds.
+    `lanes` holds the logs of a comparison's lanes after the first. `num_unknown` events have types unknown to this
+    version; they stay in `lines`, and folds skip them.
     """
 
     def __init__(self, archive: zipfile.ZipFile, prefix: str = "") -> None:
         self._archive = archive
         self._prefix = prefix
-        self._members: dict[str, set[str]] = {}  # array names by stem: STEP-REQUEST, or STEP in old files
+        self._members: dict[str, set[str]] = {}  # array names by stem: STEP-REQUEST, or STEP in older files
         self._check_members()
         self.header, self._needed = self._read_header()
         self.lines: list[bytes] = []
@@ -117,21 +117,21 @@ class Recording(FrameSource):
 
     @classmethod
     def open(cls, source: Path | str | bytes | BinaryIO) -> Recording:
-        """Open a file, its bytes or a seekable stream. Raises `RecordingError` in one sentence."""
+        """Open a path, bytes or a seekable stream. Raises `RecordingError`."""
         stream: Any = io.BytesIO(source) if isinstance(source, bytes) else source
         try:
             size = stream.seek(0, io.SEEK_END) if hasattr(stream, "seek") else Path(stream).stat().st_size
             if size > MAX_FILE_BYTES:
                 raise RecordingError(
-                    f"The recording has {size:,} B; at most {MAX_FILE_BYTES:,} B are read.", code="too_large"
+                    f"The recording is too large: {size:,} B (maximum {MAX_FILE_BYTES:,} B).", code="too_large"
                 )
             archive = zipfile.ZipFile(stream)
         except FileNotFoundError as error:
-            raise RecordingError(f"There is no file {stream!s}; check the name.", code="no_file") from error
+            raise RecordingError(f"File not found: {stream!s}; check the name.", code="no_file") from error
         except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
             raise RecordingError(
-                "This is not a kvviz recording: a zip file was expected (a .kvviz made by kvviz), but it is broken or "
-                "of another kind.",
+                "This is not a kvviz recording, or it is damaged: expected a zip file (a .kvviz file written by "
+                "kvviz).",
             ) from error
         try:
             return cls(archive)
@@ -148,7 +148,7 @@ class Recording(FrameSource):
     def step_frame(self, step: int, request_id: int | None = None) -> StepFrame:
         chunks = self._chunks.get(step)
         if not chunks:
-            raise MissingError(f"This recording holds no frame of step {step}.", code="no_such_step")
+            raise MissingError(f"This recording has no frame of step {step}.", code="no_such_step")
         if request_id is None:
             request_id = next(iter(chunks))
         elif request_id not in chunks:
@@ -156,7 +156,7 @@ class Recording(FrameSource):
         stem = self._stem(step, request_id)
         if not {"heads", "heads_scale"} <= self._members.get(stem, set()):
             raise MissingError(
-                f"This recording holds no frame of request {request_id} in step {step}.", code="no_such_step"
+                f"This recording has no frame of request {request_id} in step {step}.", code="no_such_step"
             )
         start, num_new = chunks[request_id]
         heads = self._array(stem, "heads", np.uint8, (self._num_layers, None, start + num_new))
@@ -184,41 +184,39 @@ class Recording(FrameSource):
         return found
 
     def entry(self, request_id: int, position: int, layer: int, write_seq: int) -> tuple[np.ndarray, np.ndarray]:
-        """K and V [heads, dim] as they were written, to 8 bits, wherever their block has been moved or copied since."""
+        """K and V [heads, dim] as written, in 8 bits, even if their block has been moved or copied since."""
         written = self._writes.get(write_seq)
         if written is None or written.request_id != request_id or not 0 <= position - written.start < written.count:
-            raise MissingError(
-                f"No entry at position {position} was written by record {write_seq}.", code="no_such_entry"
-            )
+            raise MissingError(f"Record {write_seq} wrote no entry at position {position}.", code="no_such_entry")
         layers = self._needed.model.layers
         stem = self._stem(written.step, request_id)
         if not 0 <= layer < len(layers) or not {"keys", "values"} <= self._members.get(stem, set()):
-            raise MissingError("This recording holds no K and V of that entry.", code="not_captured")
+            raise MissingError("This recording has no K and V of that entry.", code="not_captured")
         vectors = []
         for name, shape in (("keys", layers[layer].key_shape), ("values", layers[layer].value_shape)):
             stored = self._array(stem, name, np.uint8, (self._num_layers, written.count, None))
             scale = self._array(stem, f"{name}_scale", np.float32, stored.shape[:2])
             width = math.prod(shape)
             if layer >= self._num_layers or width > stored.shape[2]:
-                raise MissingError("This recording's K and V do not fit its header.", code="damaged")
+                raise MissingError(
+                    "This recording's K and V don't match its header; the file is damaged.", code="damaged"
+                )
             at = layer, position - written.start
             vectors.append((stored[at][:width].reshape(shape).astype(np.float32) - 128) * scale[at])
         return vectors[0], vectors[1]
 
     def _read_lanes(self) -> None:
-        """The lanes after the first. All logs together are as long as one may be."""
+        """Read the lanes after the first. The size limits apply to all logs together."""
         if [lane.index for lane in self._needed.lanes] != list(range(len(self._needed.lanes))):
-            raise RecordingError(
-                "header.json in the recording lists lanes whose index is not their place; the file is damaged."
-            )
+            raise RecordingError("header.json in the recording lists lanes out of order; the file is damaged.")
         for index in range(1, len(self._needed.lanes)):
             self.lanes.append(Recording(self._archive, f"lanes/{index}/"))
             logs = [recording.lines for recording in (self, *self.lanes)]
             num_bytes = sum(len(line) for lines in logs for line in lines)
             if sum(map(len, logs)) > MAX_RECORDS or num_bytes > MAX_EVENTS_BYTES:
                 raise RecordingError(
-                    f"The lanes of the recording have more than {MAX_RECORDS:,} records or {MAX_EVENTS_BYTES:,} B of "
-                    "them; no more are read.",
+                    f"The lanes of the recording are too large (maximum {MAX_RECORDS:,} records and "
+                    f"{MAX_EVENTS_BYTES:,} B).",
                     code="too_large",
                 )
 
@@ -227,7 +225,7 @@ class Recording(FrameSource):
         return self._needed.model.num_layers
 
     def _stem(self, step: int, request_id: int) -> str:
-        """What the members of a frame begin with; an old file has one frame a step, so its step must have one chunk."""
+        """Name prefix of a frame's members. An older file has one frame per step, so its steps must have one chunk."""
         stem, old = f"{step}-{request_id}", f"{step}"
         is_old = stem not in self._members and old in self._members and len(self._chunks.get(step, ())) == 1
         return old if is_old else stem
@@ -235,7 +233,7 @@ class Recording(FrameSource):
     def _check_members(self) -> None:
         infos = self._archive.infolist()
         if len(infos) > MAX_MEMBERS:
-            raise RecordingError(f"The recording has {len(infos):,} members; at most {MAX_MEMBERS:,} are read.")
+            raise RecordingError(f"The recording has too many members: {len(infos):,} (maximum {MAX_MEMBERS:,}).")
         for info in infos:
             if match := _FRAME.match(info.filename.removeprefix(self._prefix)):
                 stem = f"{int(match[1])}" + (f"-{int(match[2])}" if match[2] else "")
@@ -243,15 +241,17 @@ class Recording(FrameSource):
 
     @contextmanager
     def _member(self, name: str, limit: int) -> Iterator[BinaryIO]:
-        """A member to read from; what is wrong with it becomes a `RecordingError`, also while it is read."""
+        """Open a member. Any fault, also while reading, is raised as `RecordingError`."""
         name = f"{self._prefix}{name}"
         try:
             info = self._archive.getinfo(name)
         except KeyError as error:
-            raise RecordingError(f"The recording has no {name}; it is incomplete or not made by kvviz.") from error
+            raise RecordingError(
+                f"The recording has no {name}; it is incomplete or wasn't written by kvviz."
+            ) from error
         if info.file_size > limit:
             raise RecordingError(
-                f"{name} in the recording has {info.file_size:,} B; at most {limit:,} B are read.", code="too_large"
+                f"{name} in the recording is too large: {info.file_size:,} B (maximum {limit:,} B).", code="too_large"
             )
         try:
             with self._archive.open(info) as member, io.BufferedReader(member, 2**18) as reader:  # type: ignore[type-var]
@@ -259,7 +259,7 @@ class Recording(FrameSource):
         except KvvizError:
             raise
         except Exception as error:  # zlib.error, lzma.LZMAError: each decompressor has its own
-            raise RecordingError(f"{name} in the recording cannot be unpacked: the file is damaged.") from error
+            raise RecordingError(f"Can't unpack {name} in the recording; the file is damaged.") from error
 
     def _read_header(self) -> tuple[dict[str, Any], _Header]:
         with self._member("header.json", MAX_HEADER_BYTES) as member:
@@ -270,10 +270,10 @@ class Recording(FrameSource):
             raise RecordingError("header.json in the recording is not JSON; the file is damaged.") from error
         version = header.get("format") if isinstance(header, dict) else None
         if not isinstance(version, int):
-            raise RecordingError("header.json in the recording names no format; it was not made by kvviz.")
+            raise RecordingError("header.json in the recording has no format; the file wasn't written by kvviz.")
         if version > FORMAT_VERSION:
             raise RecordingError(
-                f"The recording has format {version} and this kvviz reads up to {FORMAT_VERSION}; install a newer one.",
+                f"The recording has format {version}, but this kvviz reads up to {FORMAT_VERSION}; upgrade kvviz.",
                 code="newer_format",
             )
         try:
@@ -290,7 +290,7 @@ class Recording(FrameSource):
         with self._member("events.ndjson", MAX_EVENTS_BYTES) as member:
             for number, line in enumerate(iter(lambda: member.readline(MAX_RECORD_BYTES + 1), b"")):
                 if number >= MAX_RECORDS or len(line) > MAX_RECORD_BYTES:
-                    raise RecordingError(f"Record {number} of the recording is beyond what is read.", code="too_large")
+                    raise RecordingError(f"The recording is too large at record {number}.", code="too_large")
                 line = line.rstrip(b"\r\n")
                 event = _check_record(number, line)
                 self.lines.append(line)
@@ -309,7 +309,7 @@ class Recording(FrameSource):
                         self.num_unknown += 1
 
     def _note_write(self, seq: int, step: int, event: Mapping[str, Any]) -> None:
-        """Remember where entries were written, unless the positions are none that the request has."""
+        """Remember where entries were written, unless the positions don't belong to the request."""
         request_id, positions = event["request_id"], event["positions"]
         num_tokens = self._num_tokens.get(request_id, 0)
         if not positions or positions[0] < 0 or positions[-1] >= num_tokens:
@@ -334,7 +334,7 @@ class Recording(FrameSource):
         return key, value
 
     def _array(self, stem: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-        """One array member of that shape (None: any size but 0); its claimed size must be the size it has."""
+        """Read an array of that shape (None: any size but 0). The size it claims must be the size it has."""
         member = f"frames/{stem}.{name}.npy"
         with self._member(member, MAX_MEMBER_BYTES) as reader:
             data = io.BytesIO(reader.read())
@@ -347,7 +347,7 @@ class Recording(FrameSource):
                 h == w or (w is None and h > 0) for h, w in zip(has, shape, strict=True)
             )
             if fortran or claimed != np.dtype(dtype) or not fits or math.prod(has) * claimed.itemsize != len(rest):
-                raise ValueError("not the array that was expected")
+                raise ValueError("unexpected shape or dtype")
             array = np.frombuffer(rest, claimed).reshape(has)
         except Exception as error:  # the header is a Python literal, and its parser has as many exceptions
             raise _damaged(member) from error
@@ -357,7 +357,7 @@ class Recording(FrameSource):
 
 
 def _check_record(number: int, line: bytes) -> dict[str, Any]:
-    """The event in a line, as JSON. Raises `RecordingError` when it is not the record of that number."""
+    """Parse the event in a line of JSON. Raises `RecordingError` if it isn't the record with that number."""
     try:
         seq, t_us, found = orjson.loads(line)
         event: dict[str, Any] = found
@@ -368,13 +368,13 @@ def _check_record(number: int, line: bytes) -> dict[str, Any]:
             parse_record(line)
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise RecordingError(
-            f"Record {number} of the recording is not what kvviz writes; the file is damaged.", seq=number
+            f"Record {number} of the recording is invalid; the file is damaged.", seq=number
         ) from error
     return event
 
 
 def _damaged(member: str) -> MissingError:
-    return MissingError(f"{member} in the recording is not an array as kvviz writes it.", code="damaged")
+    return MissingError(f"{member} in the recording is not a valid array; the file is damaged.", code="damaged")
 
 
 #: Header, lines and frames of one log.
@@ -388,9 +388,9 @@ def write_recording(
     frames: Iterable[StepFrame] = (),
     lanes: Iterable[LogParts] = (),
 ) -> None:
-    """Write a recording. A file appears whole or not at all. `capabilities` of the header follow from the frames.
+    """Write a recording atomically. The `capabilities` of the header follow from the frames.
 
-    `lanes`: of a comparison, the logs of the lanes after the first.
+    `lanes`: the logs of a comparison's lanes after the first.
     """
     if isinstance(target, (str, Path)):
         path = Path(target)
@@ -404,7 +404,7 @@ def write_recording(
             if not isinstance(error, OSError):
                 raise
             raise RecordingError(
-                f"{path} cannot be written ({error.strerror}); choose a folder that exists and is writable.",
+                f"Can't write {path} ({error.strerror}); choose a folder that exists and is writable.",
                 code="no_file",
             ) from error
         return
@@ -440,7 +440,7 @@ def _write_log(
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """A member with a fixed date, so that equal content makes equal files."""
+    """Write a member with a fixed date, so that equal content makes equal files."""
     info = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, data)

@@ -1,10 +1,9 @@
-"""Documents and types generated from the event dataclasses.
+"""Generates documentation and types from the event dataclasses.
 
-`python -m kvviz.log.schema` writes them, `--check` compares.
+`python -m kvviz.log.schema` writes them; `--check` compares them.
 
-`kvviz/events.py` is the only place where an event is described. This module turns its classes, field types and
-docstrings into `docs/events.md` for people and `static/js/core/events.d.ts` for the page's type check; a test fails
-when either is stale.
+Events are described only in `kvviz/events.py`. This module turns its classes, field types and docstrings into
+`docs/events.md` and `static/js/core/events.d.ts`, which type-checks the page. A test fails if either is stale.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DOC_SCALARS = {int: "int", float: "float", str: "string", bool: "bool", type(No
 
 
 def _parts(hint: Any, found: dict[str, type[Any]]) -> None:
-    """Add the dataclasses that `hint` mentions to `found`, depth first, each behind what it needs itself."""
+    """Add the dataclasses in `hint` to `found`, depth first, each after its own dependencies."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         for inner in get_type_hints(hint).values():
             _parts(inner, found)
@@ -38,7 +37,7 @@ def _parts(hint: Any, found: dict[str, type[Any]]) -> None:
 
 
 def part_types() -> tuple[type[Any], ...]:
-    """The dataclasses that events are built from and that are no events themselves, dependencies first."""
+    """The dataclasses that events consist of, without the events themselves, dependencies first."""
     found: dict[str, type[Any]] = {}
     for event in events.EVENT_TYPES:
         for hint in get_type_hints(event).values():
@@ -53,7 +52,7 @@ def tag_of(event: type[Any]) -> str:
 
 
 def _render(hint: Any, scalars: dict[type[Any], str]) -> str:
-    """A type hint in TypeScript's notation, with the given names for the scalar types."""
+    """Render a type hint in TypeScript notation, with the given names for scalar types."""
     if hint in scalars:
         return scalars[hint]
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
@@ -66,13 +65,13 @@ def _render(hint: Any, scalars: dict[type[Any], str]) -> str:
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         inner = _render(arguments[0], scalars)
         return f"({inner})[]" if " | " in inner else f"{inner}[]"
-    raise TypeError(f"no notation for the type {hint!r}; add it to kvviz/log/schema.py")
+    raise TypeError(f"unsupported type {hint!r}; add it to kvviz/log/schema.py")
 
 
 def _docstring(cls: type[Any]) -> str:
     text = inspect.getdoc(cls)
     if not text or text.startswith(f"{cls.__name__}("):
-        raise TypeError(f"{cls.__name__} has no docstring; it is the event's documentation")
+        raise TypeError(f"{cls.__name__} has no docstring; add one, since it documents the event")
     return text
 
 
@@ -121,7 +120,7 @@ def _default(cls: type[Any], name: str) -> str:
 
 
 def _field_table(cls: type[Any]) -> list[str]:
-    rows = ["| field | type | when left out |", "|---|---|---|"]
+    rows = ["| field | type | default |", "|---|---|---|"]
     for name, hint in _ordered_hints(cls):
         notation = _render(hint, _DOC_SCALARS).replace("|", "\\|")
         rows.append(f"| `{name}` | `{notation}` | {_default(cls, name)} |".replace("|  |", "| |"))
@@ -140,20 +139,19 @@ def markdown() -> str:
         "",
         _module_doc(),
         "",
-        f"Format version: {events.FORMAT_VERSION}. A writer writes every field, `null` where there is none; a reader"
-        " fills in what is left out, ignores fields that it does not know, and counts and skips event types that it"
-        " does not know.",
+        f"Format version: {events.FORMAT_VERSION}. Writers write every field, and `null` for no value. Readers use the"
+        " default for an omitted field, ignore unknown fields, and count and skip unknown event types.",
         "",
-        "| event | what happened |",
+        "| event | description |",
         "|---|---|",
     ]
     for event in events.EVENT_TYPES:
         summary = _docstring(event).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
         lines.append(f"| [`{tag_of(event)}`](#{tag_of(event)}) | {summary} |")
-    lines += ["", "## The events", ""]
+    lines += ["", "## Events", ""]
     for event in events.EVENT_TYPES:
         lines += _section(tag_of(event), event)
-    lines += ["## Their parts", ""]
+    lines += ["## Parts", ""]
     for part in part_types():
         lines += _section(part.__name__, part)
     lines += _digest_section()
@@ -166,17 +164,17 @@ def _module_doc() -> str:
 
 
 def worked_digests() -> list[tuple[str, np.ndarray]]:
-    """Three states in words of their own, each with the u32 words that its digest covers."""
+    """Three described states, each with the u32 words that its digest covers."""
     prompt_hash = digest.extend_token_hash(digest.TOKEN_HASH_START, (504, 4050, 314))
     window_hash = digest.extend_token_hash(prompt_hash, (7042, 30))
     return [
         (
-            "Before the first step: a pool of two blank blocks and no request.",
+            "Before the first step: a pool of two empty blocks, and no requests.",
             digest.state_words(0, [0, 0], [0, 0], [0, 1], 0, digest.TOKEN_HASH_START, []),
         ),
         (
-            "After step 1: block 0 of three belongs to request 0, which runs; its prompt is the tokens 504, 4050, 314,"
-            " all computed, and one more token, 7042, is known.",
+            "After step 1: one of three blocks, block 0, belongs to request 0, which is running. Its prompt, the tokens"
+            " 504, 4050 and 314, is computed. One more token, 7042, is known.",
             digest.state_words(
                 1,
                 [1, 0, 0],
@@ -188,9 +186,9 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
             ),
         ),
         (
-            "After step 9: request 0 has finished, with the tokens that request 1 has, and left block 2 cached under a"
-            " prefix hash that begins with `deadbeef`; request 1 runs with a window that begins at position 2, so its"
-            " first block has been released; request 2 waits.",
+            "After step 9: request 0 has finished, with the same tokens as request 1, and left block 2 cached under a"
+            " prefix hash that starts with `deadbeef`. Request 1 is running with a window that starts at position 2, so"
+            " its first block has been released. Request 2 is waiting.",
             digest.state_words(
                 9,
                 [0, 1, 0, 0],
@@ -209,10 +207,10 @@ def worked_digests() -> list[tuple[str, np.ndarray]]:
 
 def _digest_section() -> list[str]:
     lines = [
-        "## The digest, worked",
+        "## Digest examples",
         "",
-        "The words and their order are defined in [wire.md](wire.md#digest). Three states, their words in decimal, and"
-        " what `step_finished.digest` says:",
+        "[wire.md](wire.md#digest) defines the words and their order. Here are three states, their words in decimal,"
+        " and the resulting `step_finished.digest`:",
         "",
     ]
     for number, (description, words) in enumerate(worked_digests(), start=1):
@@ -229,12 +227,12 @@ def _digest_section() -> list[str]:
 
 
 def generated_files(root: Path) -> dict[Path, str]:
-    """Every generated file below the project's `root` with the text that it should have."""
+    """Map every generated file below the project's `root` to its expected text."""
     return {root / "docs" / "events.md": markdown(), root / "static" / "js" / "core" / "events.d.ts": typescript()}
 
 
 def stale_files(root: Path) -> list[Path]:
-    """The generated files whose text on disk is not what the dataclasses say now."""
+    """The generated files that differ from their expected text."""
     return [
         path
         for path, text in generated_files(root).items()
@@ -243,7 +241,7 @@ def stale_files(root: Path) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the generated files, or with `--check` say which ones are stale (exit code 1)."""
+    """Write the generated files. With `--check`, list the stale ones instead and return 1 if there are any."""
     root = Path(__file__).resolve().parent.parent.parent
     stale = stale_files(root)
     for path in stale:

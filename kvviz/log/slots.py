@@ -20,13 +20,13 @@ from kvviz.events import (
     StepStarted,
 )
 
-#: Writes that can still be asked for; older ones are forgotten.
+#: Maximum number of writes remembered; older ones are discarded.
 MAX_WRITES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One `kv_written`: its request, first position and slots."""
+    """One `kv_written` event: its request, first position and slots."""
 
     request_id: int
     start: int
@@ -35,9 +35,9 @@ class Write:
 
 
 class Slots:
-    """Folds events into `slot_seq` [slots]: the `write_seq` of what a slot holds, -1 while its block is blank.
+    """Folds events into `slot_seq` [slots]: the `write_seq` of each slot's entry, -1 while its block is empty.
 
-    Entries keep it when their block is copied, or leaves for the host tier and comes back.
+    Entries keep their `write_seq` when their block is copied, or moves to the host tier and back.
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, max_writes: int = MAX_WRITES) -> None:
@@ -52,7 +52,7 @@ class Slots:
         self._taken: list[list[tuple[int, int]]] = [[] for _ in range(num_blocks)]  # per block: (seq, step)
 
     def apply(self, seq: int, event: Event) -> None:
-        """Fold one event that got `seq`."""
+        """Fold one event with its `seq`."""
         if isinstance(event, KvWritten):
             slots = np.array(event.slots, dtype=np.int64)
             self.slot_seq[slots] = seq
@@ -85,11 +85,11 @@ class Slots:
         return slice(block_id * self.block_size, (block_id + 1) * self.block_size)
 
     def _take(self, block_id: int, seq: int) -> None:
-        """A block was handed out: it is blank."""
+        """Mark an allocated block as empty."""
         self.slot_seq[self._slots(block_id)] = -1
         oldest = self._order[0] if self._order else 0
         kept = [taken for taken in self._taken[block_id] if taken[0] > oldest]
-        self._taken[block_id] = [*kept, (seq, self.step)]  # another list: somebody may be reading this one
+        self._taken[block_id] = [*kept, (seq, self.step)]  # a new list: another thread may be reading this one
 
     def _store(self, block_id: int, host_id: int) -> None:
         slots = self._slots(block_id)
@@ -100,21 +100,21 @@ class Slots:
         self.slot_seq[slots], self._slot_position[slots] = self._host.pop(host_id)
 
     def holds(self, slots: np.ndarray | int, seqs: np.ndarray | int, positions: np.ndarray | int) -> bool:
-        """Whether every slot holds the entry of its position that its write put there."""
+        """Whether every slot holds the entry that the given write stored for its position."""
         same = (self.slot_seq[slots] == seqs) & (self._slot_position[slots] == positions)
         return bool(np.all(same))
 
     def slot_of(self, request_id: int, position: int, write_seq: int) -> int:
-        """Slot where that write put the position and still is.
+        """The slot where that write stored the position, if the entry is still there.
 
-        Raises `MissingError`: `no_such_entry` for a write that never was, `gone` with `since_step` when its block was
-        handed out again.
+        Raises `MissingError`: `no_such_entry` for an unknown write, `gone` with `since_step` if its block was
+        allocated again.
         """
         write = self._writes.get(write_seq)
         if write is None or write.request_id != request_id or not 0 <= position - write.start < len(write.slots):
             raise MissingError(
-                f"No entry of request {request_id} at position {position} was written by record {write_seq}; ask with "
-                "the seq of the kv_written record that wrote it.",
+                f"Record {write_seq} wrote no entry of request {request_id} at position {position}; use the seq of the "
+                "kv_written record that wrote it.",
                 code="no_such_entry",
             )
         slot = int(write.slots[position - write.start])
@@ -124,7 +124,7 @@ class Slots:
                 return int(elsewhere[0])
             step = next((step for seq, step in self._taken[slot // self.block_size] if seq > write_seq), self.step)
             raise MissingError(
-                f"This entry is gone since step {step}: its block was handed to somebody else.",
+                f"This entry has been gone since step {step}; its block was allocated again.",
                 code="gone",
                 since_step=step,
             )

@@ -1,7 +1,7 @@
-"""The world: what a reader of the events knows. The page has the same fold in JavaScript (`static/js/core/reducer.js`).
+"""The world: the state that events describe. The page has the same fold in JavaScript (`static/js/core/reducer.js`).
 
-It is a second account of the cache, made from events alone: its digest must equal the engine's at every step. A fold
-checks what it is told; the first contradiction is kept in `broken` and makes every later digest wrong.
+It is an independent account of the cache, built from events alone; its digest must equal the engine's at every step.
+The fold validates each event. The first contradiction is stored in `broken` and makes all later digests wrong.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from kvviz.log.digest import TOKEN_HASH_START, digest, extend_token_hash, request_words, state_words
 
-#: Finished requests that a world still describes; older ones are only counted.
+#: Number of finished requests that a world describes; older ones are only counted.
 MAX_FINISHED_REQUESTS = 256
 
 
 @dataclass(slots=True, kw_only=True)
 class RequestWorld:
-    """One request as told by events. `table[i]`: -1 where the block was released; `last_table`: at the end.
+    """One request as described by events. `table[i]`: -1 where the block was released; `last_table`: at the end.
 
-    `num_written`: K/V computations of its own, those after a preemption counted again. `forgotten`: positions that a
-    policy dropped, by layer and head; one list stands for all that are alike.
+    `num_written`: its K/V computations, including repeated ones after a preemption. `forgotten`: positions that a
+    policy dropped, by layer and head; a single list stands for identical ones.
     """
 
     id: int
@@ -51,7 +51,7 @@ class RequestWorld:
 
 @dataclass(slots=True, kw_only=True)
 class HostBlock:
-    """A block of the host tier: of a prefix (`hash`) or of a swapped request.
+    """A block of the host tier, which holds a prefix (`hash`) or part of a swapped request.
 
     `entries`: [offset, request, position, seq, token] each.
     """
@@ -62,7 +62,7 @@ class HostBlock:
 
 
 class World:
-    """State folded from records up to `seq`. Slots map pool slots to [request, position, write_seq, token id]."""
+    """State folded from records up to `seq`. Maps pool slots to [request, position, write_seq, token id]."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.seq = -1
@@ -83,7 +83,7 @@ class World:
         self.broken: str | None = None
 
     def apply(self, record: list[Any]) -> None:
-        """Fold one record `[seq, t_us, event]`, the event as a JSON object. Unknown types are counted and skipped."""
+        """Fold one record `[seq, t_us, event]` with a JSON event. Unknown types are counted and skipped."""
         seq, _, event = record
         if seq != self.seq + 1:
             self._contradiction(seq, f"record {self.seq + 1} is missing")
@@ -98,7 +98,7 @@ class World:
             self._contradiction(seq, f"{event['type']}: {error}")
 
     def digest(self) -> str:
-        """Digest of this world, see docs/wire.md."""
+        """Digest of this world; see docs/wire.md."""
         live = [request for request in self.requests.values() if request.state != "finished"]
         return digest(
             state_words(
@@ -128,7 +128,7 @@ class World:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A checkpoint: all a reader needs to go on from `seq`. `slots`: [slot, request, position, seq, token]."""
+        """A checkpoint from which a fold continues at `seq`. `slots`: [slot, request, position, seq, token]."""
         return {
             "seq": self.seq,
             "step": self.step,
@@ -150,7 +150,7 @@ class World:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> World:
-        """The world that `to_json` described."""
+        """Restore a world from `to_json`."""
         world = cls(data["num_blocks"], data["block_size"])
         for name in ("seq", "step", "num_finished", "finished_hash", "num_unknown", "check", "broken"):
             setattr(world, name, data[name])
@@ -185,11 +185,11 @@ class World:
             self.slots[block_id * self.block_size + offset] = entry
 
     def _append_block(self, event: dict[str, Any]) -> RequestWorld:
-        """Put a block into a table: behind its last, or into a hole (the pool's hits come before the host's)."""
+        """Add a block to a table: at the end, or in a gap (pool hits come before host hits)."""
         request = self.requests[event["request_id"]]
         index, table = event["logical_index"], request.table
         table.extend([-1] * (index + 1 - len(table)))
-        self._expect(table[index] < 0, f"the table has a block at {index} already")
+        self._expect(table[index] < 0, f"the table already has a block at {index}")
         table[index] = event["block_id"]
         return request
 
@@ -204,8 +204,8 @@ class World:
         self._blank(block_id)
 
     def _on_request_added(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] not in self.requests, "the request exists already")
-        self._expect(len(event["token_ids"]) == len(event["pieces"]), "there is not one piece for each token")
+        self._expect(event["request_id"] not in self.requests, "the request already exists")
+        self._expect(len(event["token_ids"]) == len(event["pieces"]), "tokens and pieces differ in number")
         self.requests[event["request_id"]] = RequestWorld(
             id=event["request_id"],
             prompt=event["prompt"],
@@ -224,9 +224,9 @@ class World:
 
     def _on_request_forked(self, event: dict[str, Any]) -> None:
         request, parent = self.requests[event["request_id"]], self.requests[event["parent_id"]]
-        self._expect(request.state == "waiting", "the fork does not wait")
+        self._expect(request.state == "waiting", "the fork is not waiting")
         table = [-1 if block_id is None else block_id for block_id in event["block_ids"]]
-        self._expect(table == parent.table[: len(table)], "the parent does not hold these blocks")
+        self._expect(table == parent.table[: len(table)], "the parent doesn't hold these blocks")
         self._expect(event["num_computed"] <= parent.num_computed, "the parent has computed less")
         for block_id in table:
             if block_id >= 0:
@@ -241,8 +241,8 @@ class World:
         self.requests[event["request_id"]].priority = event["priority"]
 
     def _on_step_started(self, event: dict[str, Any]) -> None:
-        self._expect(event["step"] == self.step + 1, "the step is not the next one")
-        self._expect(self.step == (self.check["step"] if self.check else 0), "the step before it has not finished")
+        self._expect(event["step"] == self.step + 1, "the step is out of order")
+        self._expect(self.step == (self.check["step"] if self.check else 0), "the previous step has not finished")
         self.step = event["step"]
 
     def _on_prefix_looked_up(self, event: dict[str, Any]) -> None:
@@ -259,9 +259,9 @@ class World:
 
     def _on_request_preempted(self, event: dict[str, Any]) -> None:
         request, reason = self.requests[event["request_id"]], event["reason"]
-        self._expect(request.state == "running", "the request does not run")
-        self._expect(reason["num_lost_tokens"] == request.num_computed, "so many tokens are not computed")
-        self._expect(reason["num_free"] == len(self.free), "so many blocks are not free")
+        self._expect(request.state == "running", "the request is not running")
+        self._expect(reason["num_lost_tokens"] == request.num_computed, "the number of computed tokens differs")
+        self._expect(reason["num_free"] == len(self.free), "the number of free blocks differs")
         request.state = "swapped" if reason["code"] == "swap" else "preempted"
         request.num_preemptions += 1
         if request.state == "preempted":
@@ -287,7 +287,7 @@ class World:
         ):
             self._expect(request.table[index] == block_id, f"block {block_id} is not in the table at {index}")
             block = self.host.pop(host_id)
-            self._expect(block.request_id == request.id, f"host block {host_id} is not of this request")
+            self._expect(block.request_id == request.id, f"host block {host_id} belongs to another request")
             self._put_entries(block_id, block.entries)
         request.state = "running"
 
@@ -304,7 +304,7 @@ class World:
 
     def _on_block_offloaded(self, event: dict[str, Any]) -> None:
         block_id = event["block_id"]
-        self._expect(self.hash[block_id] == event["hash"], f"block {block_id} does not hold that prefix")
+        self._expect(self.hash[block_id] == event["hash"], f"block {block_id} doesn't hold that prefix")
         block = HostBlock(hash=event["hash"], request_id=None, entries=self._take_entries(block_id))
         self._put_in_host(event["host_id"], block)
 
@@ -333,9 +333,9 @@ class World:
     def _on_block_evicted(self, event: dict[str, Any]) -> None:
         block_id = event["block_id"]
         self._expect(self.free[0] == block_id, f"block {block_id} is not at the head of the free queue")
-        self._expect(self.hash[block_id] == event["hash"], f"block {block_id} does not hold that prefix")
+        self._expect(self.hash[block_id] == event["hash"], f"block {block_id} doesn't hold that prefix")
         self._expect(
-            self.free_since[block_id] == event["reason"]["free_since_step"], "the block is free since another step"
+            self.free_since[block_id] == event["reason"]["free_since_step"], "the block became free in another step"
         )
         self.hash[block_id] = None
         self._blank(block_id)
@@ -346,24 +346,26 @@ class World:
 
     def _on_block_cached(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(request.table[event["logical_index"]] == event["block_id"], "the block is not in the table there")
-        self._expect(self.hash[event["block_id"]] is None, "the block holds a prefix already")
+        self._expect(request.table[event["logical_index"]] == event["block_id"], "the block is elsewhere in the table")
+        self._expect(self.hash[event["block_id"]] is None, "the block already holds a prefix")
         self.hash[event["block_id"]] = event["hash"]
 
     def _on_step_scheduled(self, event: dict[str, Any]) -> None:
         for chunk in event["chunks"]:
             request = self.requests[chunk["request_id"]]
-            self._expect(chunk["start"] == request.num_computed, "the chunk does not begin where the request stands")
+            self._expect(
+                chunk["start"] == request.num_computed, "the chunk doesn't start at the first uncomputed token"
+            )
 
     def _on_kv_written(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(request.state == "running", "the request does not run")
+        self._expect(request.state == "running", "the request is not running")
         for position, slot in zip(event["positions"], event["slots"], strict=True):
-            self._expect(position == request.num_computed, f"position {position} is not the next one")
+            self._expect(position == request.num_computed, f"position {position} is out of order")
             block_id = request.table[position // self.block_size]
             self._expect(
                 slot == block_id * self.block_size + position % self.block_size,
-                f"slot {slot} is not of position {position}",
+                f"slot {slot} doesn't belong to position {position}",
             )
             self.slots[slot] = [request.id, position, self.seq, request.tokens[position]]
             request.num_computed += 1
@@ -371,16 +373,16 @@ class World:
 
     def _on_token_sampled(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(event["position"] == len(request.tokens), "the token is not the next one")
+        self._expect(event["position"] == len(request.tokens), "the token is out of order")
         request.tokens.append(event["token_id"])
         request.pieces.append(event["piece"])
         request.token_hash = extend_token_hash(request.token_hash, (event["token_id"],))
 
     def _on_request_finished(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(request.state != "finished", "the request has ended before")
+        self._expect(request.state != "finished", "the request has already ended")
         if event["reason"]["code"] in ("eos", "length"):
-            self._expect(request.num_computed == len(request.tokens) - 1, "not all but the last token is computed")
+            self._expect(request.num_computed == len(request.tokens) - 1, "tokens before the last are not computed")
         if request.state == "swapped":
             self.host = {host_id: block for host_id, block in self.host.items() if block.request_id != request.id}
         finished = [other.id for other in self.requests.values() if other.state == "finished"]
@@ -419,7 +421,7 @@ class World:
                 block = set(range(index * self.block_size, (index + 1) * self.block_size))
                 self._expect(
                     all(block <= set(gone) for layer in request.forgotten for gone in layer),
-                    f"the block at {index} is released, but something in it was not forgotten",
+                    f"the block at {index} is released, but holds entries that were not forgotten",
                 )
         else:
             request.table = []
@@ -434,7 +436,9 @@ class World:
         for gone_of_layer, layer in zip(request.forgotten, dropped, strict=True):
             for gone, positions in zip(gone_of_layer, layer, strict=True):
                 self._expect(not set(gone) & set(positions), "an entry was forgotten twice")
-                self._expect(all(0 <= p < request.num_computed for p in positions), "what is forgotten is not computed")
+                self._expect(
+                    all(0 <= p < request.num_computed for p in positions), "a forgotten entry was never computed"
+                )
                 gone.extend(positions)
 
     def _on_prefix_cache_reset(self, event: dict[str, Any]) -> None:
@@ -446,23 +450,23 @@ class World:
 
     def _on_lane_measured(self, event: dict[str, Any]) -> None:
         request = self.requests[event["request_id"]]
-        self._expect(event["position"] == len(request.tokens) - 1, "that token is not the last one")
-        self._expect(event["token_id"] == request.tokens[-1], "the reference took another token")
+        self._expect(event["position"] == len(request.tokens) - 1, "the token is not the last one")
+        self._expect(event["token_id"] == request.tokens[-1], "the reference has another token")
 
     def _on_lane_errors_measured(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request does not exist")
+        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
 
     def _on_needle_sought(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request does not exist")
+        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
 
     def _on_probe_timed(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request does not exist")
+        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
 
     def _on_miss_measured(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request does not exist")
+        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
 
     def _on_step_finished(self, event: dict[str, Any]) -> None:
-        self._expect(event["step"] == self.step, "another step was running")
+        self._expect(event["step"] == self.step, "another step is running")
         computed = self.digest()
         self.check = {
             "step": event["step"],

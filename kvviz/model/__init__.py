@@ -1,4 +1,4 @@
-"""A transformers model behind its two doors: it computes what the engine decides, and keeps K and V in the paged pool.
+"""Runs a transformers model for the engine, through its cache and attention interfaces, with K and V in a paged pool.
 
 May import: config, engine, errors, events, log, version.
 Libraries: torch, transformers, safetensors, gguf.

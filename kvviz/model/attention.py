@@ -1,11 +1,11 @@
-"""The attention door: a function registered with transformers that cuts the flat step at sequence boundaries.
+"""The attention door: an attention function registered with transformers that splits each step by sequence.
 
-Each sequence gets its own causal (windowed, chunked) mask and the attention of the model itself: soft caps, sinks,
-scaling and grouped heads stay the model's own. Registered in `AttentionInterface` only, the model gets no mask from
-transformers, so ours is the only one.
+Each sequence gets its own causal (windowed, chunked) mask and the model's own attention, including soft caps, sinks,
+scaling and grouped heads. The function is registered in `AttentionInterface` only, so transformers provides no mask and
+ours is the only one.
 
-One exact rewriting: when the model's eager attention is, byte for byte, the plain one (Llama's), it is done without
-repeating KV heads, some queries at a time, and the single queries of several sequences are answered together.
+There is one exact optimisation. If the model's eager attention is identical, instruction by instruction, to Llama's, it
+is computed without repeating KV heads, in tiles of queries, and with the single queries of several sequences batched.
 
 Dimension key: H query heads · h KV heads · g = H / h · n new tokens · T tokens read by one sequence · P tokens read for
 all sequences · S sequences · d head dimension.
@@ -28,7 +28,7 @@ from transformers.models.llama import modeling_llama
 from kvviz.errors import ModelError
 from kvviz.model.paged_cache import EvenReads, SegmentPlan, StepPlan
 
-#: Scores that plain attention holds at a time: 4 MiB of float32.
+#: Number of scores that plain attention holds at a time: 4 MiB of float32.
 TILE_VALUES = 2**20
 
 _numbers = itertools.count(1)
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class Observation:
-    """What a layer's attention call looked like, for the model's geometry."""
+    """A layer's attention call, from which the model's geometry is derived."""
 
     module: torch.nn.Module
     query_shape: tuple[int, ...]
@@ -49,10 +49,10 @@ class Observation:
 
 @dataclass(slots=True)
 class Capture:
-    """What the door saw in one forward pass, layer by layer.
+    """Captured data of one forward pass, by layer.
 
-    `rows[i][s]`: weights of the last query of sequence s in layer i, [H, T] over the tokens it read;
-    `queries[i]`: queries of all new tokens, [H, n, d]; `read_ns[i]`: when the layer's attention was done.
+    `rows[i][s]`: weights of the last query of sequence s in layer i, [H, T] over the tokens it read. `queries[i]`:
+    queries of all new tokens, [H, n, d]. `read_ns[i]`: when the layer's attention finished.
     """
 
     rows: list[list[torch.Tensor]] = field(default_factory=list)
@@ -62,33 +62,33 @@ class Capture:
 
 
 class Planned(Protocol):
-    """A cache that says which sequences the forward pass holds."""
+    """A cache with the plan of the current forward pass."""
 
     plan: StepPlan
 
 
 class Keeping(Protocol):
-    """What is left of each sequence's entries, and who wants to know how much they were attended to."""
+    """The entries kept of each sequence, and a sink for the attention they received."""
 
     @property
     def num_watched(self) -> int:
-        """Of how many last queries of a sequence the weights are wanted; -1: all."""
+        """How many of a sequence's last queries to watch; -1: all."""
 
     def gone(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
-        """Which of the entries read, [h, T], are forgotten; None: none of them."""
+        """Which of the entries read are forgotten, [h, T]; None if there are none."""
 
     def shifts(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
-        """By how many positions the key of each entry read is to be turned, [T]; None: by none."""
+        """Number of positions by which to rotate each key read, [T]; None if there are none."""
 
     def turn(self, keys: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-        """Keys [..., T, d] turned on by `shifts` [T] positions."""
+        """Rotate keys [..., T, d] by `shifts` [T] positions."""
 
     def watch(self, layer: int, segment: SegmentPlan, sums: torch.Tensor) -> None:
-        """The weights of the watched queries, summed over them: [H, T]."""
+        """Receive the weights of the watched queries, summed over them: [H, T]."""
 
 
 class _DoubleSoftmax(TorchFunctionMode):
-    """In float64, softmax in float64: what sdpa does, where the eager functions of the models go down to float32."""
+    """Computes softmax of float64 in float64, like sdpa; the models' eager functions cast down to float32."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -100,9 +100,9 @@ class _DoubleSoftmax(TorchFunctionMode):
 
 
 class AttentionDoor:
-    """One registered attention function for one model. `open` installs it, `close` restores what the model had.
+    """A registered attention function for one model. `open` installs it, `close` restores the model's own.
 
-    Raises `ModelError` when the model takes no attention function.
+    Raises `ModelError` if the model doesn't support attention functions.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -117,7 +117,7 @@ class AttentionDoor:
         self._most_window: int | None = None
         self._layer = 0
         self._plain: dict[type, bool] = {}
-        config = model.config.get_text_config()  # read once: looking things up in a config is slow
+        config = model.config.get_text_config()  # read once, since config lookups are slow
         self._kinds: tuple[str, ...] = tuple(getattr(config, "layer_types", None) or ())
         self._sliding_window = _optional_int(getattr(config, "sliding_window", None))
         self._chunk_size = _optional_int(getattr(config, "attention_chunk_size", None))
@@ -127,7 +127,7 @@ class AttentionDoor:
         self.model.set_attn_implementation(self.name)
         if self.model.config._attn_implementation != self.name:
             raise ModelError(
-                f"{type(self.model).__name__} does not let its attention be observed (it has no attention interface); "
+                f"{type(self.model).__name__} has no attention interface, so its attention can't be observed; "
                 "choose another model.",
                 code="no_attention_interface",
             )
@@ -146,9 +146,9 @@ class AttentionDoor:
         window: int | None = None,
         keeping: Keeping | None = None,
     ) -> None:
-        """Prepare for one forward pass over `cache`, whose plan is set. `observing` also notes each layer's call.
+        """Prepare for one forward pass over `cache`, whose plan is set. `observing` also records each layer's call.
 
-        `window`: no layer sees more tokens than that; `keeping`: what was forgotten is not seen.
+        `window` limits how far any layer sees. `keeping` hides forgotten entries.
         """
         self._cache = cache
         self._most_window = window
@@ -169,9 +169,9 @@ class AttentionDoor:
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Attention of the step: query [1, H, n, d], key and value [1, h, P, d] → [1, n, H, d]."""
+        """Compute the step's attention: query [1, H, n, d], key and value [1, h, P, d] → [1, n, H, d]."""
         cache = self._cache
-        assert cache is not None, "begin() comes before a forward pass"
+        assert cache is not None, "call begin() before a forward pass"
         if self.observing:
             self._observe(module, query, key, scaling, kwargs)
         window = self._window(kwargs)
@@ -200,7 +200,7 @@ class AttentionDoor:
         return self._done(query, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), rows)
 
     def _done(self, query: torch.Tensor, output: torch.Tensor, rows: list[torch.Tensor]) -> tuple[torch.Tensor, None]:
-        """Keep what is captured of a layer, and answer it."""
+        """Store the captured data of a layer and return its output."""
         if self.capture_rows:
             self.capture.rows.append(rows)
             self.capture.queries.append(query[0])
@@ -259,7 +259,7 @@ class AttentionDoor:
     def _mask(
         self, segment: SegmentPlan, window: int | None, query: torch.Tensor, gone: torch.Tensor | None
     ) -> torch.Tensor:
-        """Additive mask [1, 1 or H, n, T]: causal, within the window and the layer's own stretch, not forgotten."""
+        """Additive mask [1, 1 or H, n, T]: causal, limited to window and chunk, hiding forgotten entries."""
         hidden = _hidden(segment.num_new, segment.num_tokens, window, segment.positions)
         chunk = self.chunk_of(self._layer)
         if chunk:
@@ -273,19 +273,19 @@ class AttentionDoor:
         return mask.masked_fill(hidden, torch.finfo(query.dtype).min)[None]
 
     def chunk_of(self, layer: int) -> int | None:
-        """Length of the stretches within which a chunked-attention layer reads, None for other layers."""
+        """Chunk length of a chunked-attention layer, or None for other layers."""
         return self._chunk_size if self._kind(layer) == "chunked_attention" else None
 
     def _kind(self, layer: int) -> str:
         return self._kinds[layer] if layer < len(self._kinds) else ""
 
     def _window(self, kwargs: dict[str, Any]) -> int | None:
-        """The layer's own window, or the one that nobody may exceed."""
+        """The layer's own window or the overall limit, whichever is smaller."""
         own = self._own_window(kwargs)
         return min((window for window in (own, self._most_window) if window), default=None)
 
     def _own_window(self, kwargs: dict[str, Any]) -> int | None:
-        """The layer's own window: what it passes, or what the config says of a layer that passes none."""
+        """The layer's own window: the one passed, or else the one in the config."""
         if "sliding_window" in kwargs:
             window = kwargs["sliding_window"]
             return int(window) if window else None
@@ -321,7 +321,7 @@ class AttentionDoor:
 def _as_the_model_groups(
     module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values with the heads that the module repeats by itself, when the cache keeps more or fewer of them."""
+    """Keys and values with the heads that the module repeats itself, if the cache stores a different number."""
     group = getattr(module, "num_key_value_groups", None)
     wanted = query.shape[1] // group if isinstance(group, int) else key.shape[1]
     if key.shape[1] in (wanted, 1):
@@ -342,9 +342,9 @@ def _plain(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention of one sequence: [1, H, n, d] over [1, h, T, d] → [1, n, H, d]; weights [H, T] of the last query.
 
-    The queries, which are of the last n tokens, are taken some at a time, each with the keys that any of them sees.
-    `positions` [T] of the keys when some between them are missing; `gone` [h, T]: not seen by anybody. The weights of
-    the last `num_watched` queries are added to `sums` [H, T].
+    The queries belong to the last n tokens. They are processed in tiles, each with the keys that any of them sees.
+    `positions` [T]: positions of the keys, if some in between are missing. `gone` [h, T]: keys hidden from all queries.
+    The weights of the last `num_watched` queries are added to `sums` [H, T].
     """
     num_kv_heads, num_tokens = key.shape[1], key.shape[2]
     num_heads, num_new, dim = query.shape[1:]
@@ -379,7 +379,7 @@ def _plain(
 
 
 def _hidden(num_queries: int, num_keys: int, window: int | None, positions: torch.Tensor | None = None) -> torch.Tensor:
-    """Which of the last keys each of the last queries does not see: bool [queries, keys]."""
+    """Mask of the last keys that each of the last queries doesn't see: bool [queries, keys]."""
     is_read = (torch.arange(num_keys) if positions is None else positions)[None]
     asks = is_read[0, num_keys - num_queries :, None]
     hidden = is_read > asks
@@ -389,9 +389,9 @@ def _hidden(num_queries: int, num_keys: int, window: int | None, positions: torc
 def _single_queries(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, even: EvenReads, window: int | None, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Plain attention of one query a sequence: [1, H, S, d] over [1, h, P, d] → [1, S, H, d] and weights [S, H, P / S].
+    """Plain attention of one query per sequence: [1, H, S, d] over [1, h, P, d] → [1, S, H, d], weights [S, H, P / S].
 
-    P is laid out evenly over the sequences.
+    P is divided evenly between the sequences.
     """
     num_kv_heads, num_sequences, dim = key.shape[1], query.shape[2], query.shape[-1]
     batch = num_kv_heads * num_sequences
@@ -411,14 +411,14 @@ def _single_queries(
 
 
 def _eager_of(module: torch.nn.Module) -> Callable[..., Any]:
-    """The eager attention function that the module's own file defines."""
+    """The eager attention function defined in the model's own file."""
     for kind in type(module).__mro__:
         module_of_kind = sys.modules.get(kind.__module__)
         function: Callable[..., Any] | None = getattr(module_of_kind, "eager_attention_forward", None)
         if function is not None:
             return function
     raise ModelError(
-        f"{type(module).__name__} has no eager attention of its own to call; choose another model.",
+        f"{type(module).__name__} has no eager attention function; choose another model.",
         code="no_attention_interface",
     )
 

@@ -1,4 +1,4 @@
-"""Capture: tensors seen at the doors become frames, after the forward pass and in a few operations over all layers.
+"""Capture: turns the tensors of a forward pass into frames, with a few operations over all layers.
 
 Dimension key: L layers · H query heads · T tokens read · n new tokens · w values of an entry.
 """
@@ -20,9 +20,9 @@ from kvviz.model.paged_cache import PagedCache
 
 
 class LiveFrames(FrameSource):
-    """Frames of a running session: kept rows and queries, entries read from the pool while they are there.
+    """Frames of a running session: stored rows and queries, and entries read from the pool while they exist.
 
-    `keep_entries` also keeps K and V of every new token as u8, for a recording.
+    With `keep_entries`, K and V of every new token are also stored as u8, for a recording.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LiveFrames(FrameSource):
         self._pending: list[StepFrame] = []
 
     def capture(self, taken: StepCapture) -> None:
-        """Turn what the door saw into a frame per sequence. Their writes get their seq in `settle`."""
+        """Convert a captured step to one frame per sequence. `settle` assigns the seq of their writes."""
         at = 0
         for index, segment in enumerate(taken.segments):
             num_new = len(segment.token_ids)
@@ -79,8 +79,8 @@ class LiveFrames(FrameSource):
             self._norms.popitem(last=False)
 
     def settle(self) -> None:
-        """After the step's events: note which writes the frames read, and keep the frames of the step together."""
-        pending = [frame for frame in self._pending if frame.step == self.slots.step]  # not of a step that failed
+        """After the step's events, record which writes the frames read, and store the frames of the step together."""
+        pending = [frame for frame in self._pending if frame.step == self.slots.step]  # without those of a failed step
         self._pending.clear()
         for frame in pending:
             assert frame.slots is not None
@@ -125,28 +125,28 @@ class LiveFrames(FrameSource):
     def _stored(self, layer: int) -> LayerGeometry:
         layers = self._cache().geometry.layers
         if not 0 <= layer < len(layers) or layers[layer].cache == "none":
-            raise MissingError(f"Layer {layer} stores no entries of its own.", code="no_layer")
+            raise MissingError(f"Layer {layer} stores no entries.", code="no_layer")
         return layers[layer]
 
     def _dots(self, frame: StepFrame, layer: int, head: int, position: int | None = None) -> np.ndarray:
-        """q·k of the step's queries in one head, [n, T], or [n, 1] against one position."""
+        """q·k of the step's queries in one head, [n, T], or [n, 1] with one position."""
         geometry = self._stored(layer)
         if geometry.cache == "latent" or geometry.sinks or frame.queries is None or frame.seqs is None:
             raise MissingError(
-                "q·k of this layer cannot be made from what is cached (a latent cache, or a sink outside it); the "
-                "weights are the captured ones.",
+                "q·k of this layer can't be recomputed from the cache (a latent cache, or a sink outside it); only the "
+                "captured weights are available.",
                 code="not_captured",
             )
         if not 0 <= head < geometry.query_heads:
             raise MissingError(
-                f"Head {head} does not exist: the layer has heads 0 to {geometry.query_heads - 1}.", code="no_layer"
+                f"Head {head} doesn't exist; choose one from 0 to {geometry.query_heads - 1}.", code="no_layer"
             )
         assert frame.slots is not None
         which = slice(position, position + 1) if position is not None else slice(None)
         slots, seqs = frame.slots[which], frame.seqs[which]
         if (slots < 0).any() or not self.slots.holds(slots, seqs, np.arange(frame.num_tokens)[which]):
             raise MissingError(
-                "Entries that this step read are gone from the pool.", code="gone", since_step=self.slots.step
+                "Entries that this step read are no longer in the pool.", code="gone", since_step=self.slots.step
             )
         kv_head = head // (geometry.query_heads // geometry.key_shape[0])
         keys = (
@@ -167,7 +167,7 @@ class LiveFrames(FrameSource):
 
 
 def _scale(dots: np.ndarray, geometry: LayerGeometry) -> np.ndarray:
-    """q·k times the model's own scaling, through its soft cap where it has one."""
+    """q·k with the model's own scaling and soft cap."""
     scaled = dots * np.float32(geometry.scaling if geometry.scaling is not None else 1.0)
     return np.tanh(scaled / geometry.softcap) * geometry.softcap if geometry.softcap else scaled
 

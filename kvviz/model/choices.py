@@ -1,4 +1,4 @@
-"""What a lane may choose: codecs and forgetting policies describe themselves, so that no menu names them twice."""
+"""Choices for a lane: codecs and forgetting policies that describe themselves, so that menus are derived from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ C = TypeVar("C", bound="Choice")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A whole number that a choice takes, with its limits; `title` is what the page calls it."""
+    """A whole-number option of a choice, with its limits. `title` is its label on the page."""
 
     name: str
     title: str
@@ -25,10 +25,10 @@ class Option:
 
 
 class Choice:
-    """One way to keep a cache. A subclass fills the class variables; `options` become attributes of that name.
+    """A way to store a cache. Subclasses set the class variables; `options` become attributes of that name.
 
-    `value` names the option that `name=N` sets. `exact`: the model computes the same as without it. `about`: one
-    sentence for the page. Raises `ConfigError` for an option that is unknown or outside its limits.
+    `value` is the option that `name=N` sets. `exact`: the model's output is unchanged. `about`: one sentence for the
+    page. Raises `ConfigError` for an option that is unknown or out of range.
     """
 
     name: ClassVar[str]
@@ -44,15 +44,13 @@ class Choice:
         for name in given:
             if name not in known:
                 words = ", ".join(known) or "none"
-                raise ConfigError(
-                    f"The lane {self.name} has no option {name!r}; its options are: {words}.", setting=self.name
-                )
+                raise ConfigError(f"The lane {self.name} has no option {name!r} (options: {words}).", setting=self.name)
         for option in self.options:
             number = given.get(option.name, option.default)
             if not isinstance(number, int) or isinstance(number, bool) or not option.low <= number <= option.high:
                 raise ConfigError(
-                    f"{option.name} of the lane {self.name} must be a whole number from {option.low} to {option.high}, "
-                    f"but is {number!r}; choose one in that range.",
+                    f"{option.name} of the lane {self.name} must be a whole number from {option.low} to {option.high} "
+                    f"(got {number!r}).",
                     setting=option.name,
                     low=option.low,
                     high=option.high,
@@ -77,13 +75,13 @@ class Choice:
 
 
 class Registry(dict[str, type[C]]):
-    """Choices by name. `register` is the decorator with which one joins."""
+    """Choices by name. Use `register` as a decorator."""
 
     def register(self, choice: type[C]) -> type[C]:
-        assert choice.name not in self, f"there are two choices named {choice.name}"
+        assert choice.name not in self, f"two choices are named {choice.name}"
         self[choice.name] = choice
         return choice
 
     def make(self, name: str, options: Mapping[str, int]) -> C:
-        """The choice of that name with these options. Raises `ConfigError`."""
+        """Create the choice with that name and these options. Raises `ConfigError`."""
         return self[name](**options)

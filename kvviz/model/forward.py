@@ -1,4 +1,4 @@
-"""The runner: one forward pass of the model per step, over one flat batch with explicit positions."""
+"""The model runner: one forward pass per step, over one flat batch with explicit positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kvviz.model.storage import Storage
 
 @dataclass(slots=True)
 class StepCapture:
-    """A step as a frame store wants it: its segments, the door's capture and the cache they were written to."""
+    """A captured step for a frame store: its segments, the captured tensors and the cache they were written to."""
 
     step: int
     segments: Sequence[Segment]
@@ -32,13 +32,14 @@ class StepCapture:
 
 
 class ModelRunner:
-    """Runs an observed model over a pool of its own; implements `kvviz.engine.Runner`.
+    """Runs an instrumented model over its own pool; implements `kvviz.engine.Runner`.
 
-    `on_step` gets a `StepCapture` after each pass, unless `capture` is off. With `keep_logits` the logits of all tokens
-    of the step are kept in `logits` [n, vocabulary]; otherwise only those that are sampled are computed. `storage`
-    (None: as the model caches them) says how entries are stored; `geometry` is what attention reads then. `forced`
-    [request] is the token that the request's next sample must be; `sampled` [request] holds the logits from which the
-    last step sampled.
+    - `on_step` is called with a `StepCapture` after each pass, unless `capture` is off.
+    - `keep_logits`: store the logits of all tokens of the step in `logits` [n, vocabulary]; otherwise only the logits
+      needed for sampling are computed.
+    - `storage` (None: as the model caches them): how entries are stored; `geometry` is what attention then reads.
+    - `forced` [request]: the token that the request's next sample must be.
+    - `sampled` [request]: the logits from which the last step sampled.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def _forward(self, segments: Sequence[Segment]) -> tuple[int, int, list[torch.Tensor]]:
-        """When the module's forward began and ended, in ns; logits [vocabulary] of each segment's last new token."""
+        """Start and end of the model's forward pass, in ns; logits [vocabulary] of each segment's last new token."""
         ids = torch.tensor([[token_id for segment in segments for token_id in segment.token_ids]])
         positions = torch.tensor([[p for segment in segments for p in range(segment.start, segment.length)]])
         ends = torch.tensor([len(segment.token_ids) for segment in segments]).cumsum(0) - 1

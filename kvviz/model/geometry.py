@@ -1,4 +1,4 @@
-"""What a model caches, measured at its two doors rather than read from its config."""
+"""The geometry of a model's cache, measured on a forward pass instead of derived from the config."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Literal
 class LayerGeometry:
     """One attention layer.
 
-    `key_shape` and `value_shape` are (heads, dimension) of what `Cache.update` received for one token; for latent
-    attention these are the latent and the shared rotary part. `cache` is `none` for a layer that reads another layer's
-    entries. `window`: how many tokens back it sees, itself included, or None; `chunk`: it sees only its own stretch of
-    that many tokens. `scaling`, `softcap`, `sinks` are the model's own.
+    `key_shape` and `value_shape` are the (heads, dimension) that `Cache.update` receives for one token; for latent
+    attention, the latent and the shared rotary part. `cache` is `none` for a layer that reads another layer's entries.
+    `window`: how many tokens back the layer sees, including the current one, or None. `chunk`: the layer sees only
+    its own chunk of that many tokens. `scaling`, `softcap` and `sinks` are the model's own.
     """
 
     index: int
@@ -37,7 +37,7 @@ class LayerGeometry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelGeometry:
-    """All attention layers of a model, in the order in which they run."""
+    """All attention layers of a model, in execution order."""
 
     layers: tuple[LayerGeometry, ...]
     element_bytes: int
@@ -52,7 +52,7 @@ class ModelGeometry:
 
     @property
     def window(self) -> int | None:
-        """Reach of the farthest-seeing layer when every layer has a sliding window, else None."""
+        """How far back the farthest-reading layer sees if every layer has a sliding window, else None."""
         windows = [layer.window for layer in self.layers]
         return max(window for window in windows if window) if windows and all(windows) else None
 

@@ -1,4 +1,4 @@
-"""An observed model: its doors opened, its geometry measured, and itself checked against its own plain forward."""
+"""An instrumented model: connected to kvviz, measured, and checked against its own plain forward pass."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kvviz.model.paged_cache import SegmentPlan, StepPlan
 
 NUM_CHECK_TOKENS = 24
 CHECK_BLOCK_SIZE = 4
-#: Largest allowed difference of logits, as a share of their range.
+#: Maximum difference of logits, as a share of their range.
 MAX_DIFFERENCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """Outcome of the check: largest difference of logits and the range of the plain ones."""
+    """Result of the self-check: the largest difference of logits, and the range of the plain ones."""
 
     num_tokens: int
     max_difference: float
@@ -33,10 +33,10 @@ class SelfCheck:
 
 
 class InstrumentedModel:
-    """A transformers model whose cache and attention go through kvviz until `close`.
+    """A transformers model that uses kvviz's cache and attention until `close`.
 
-    Raises `ModelError` in one sentence when the model cannot be observed, or when its logits through kvviz differ from
-    its own by more than `MAX_DIFFERENCE`.
+    Raises `ModelError` if the model isn't supported, or if its logits through kvviz differ from its own by more than
+    `MAX_DIFFERENCE`.
     """
 
     def __init__(self, model: PreTrainedModel, *, name: str, fingerprint: str) -> None:
@@ -56,9 +56,8 @@ class InstrumentedModel:
         except Exception as error:
             self.close()
             raise ModelError(
-                f"{type(model).__name__} asks its cache for more than K and V, such as a recurrent state or an index "
-                f"({type(error).__name__}: {_first_line(error)}); "
-                "choose another model.",
+                f"{type(model).__name__} needs more from its cache than K and V, such as a recurrent state or an "
+                f"index ({type(error).__name__}: {_first_line(error)}); choose another model.",
                 code="not_supported",
             ) from error
 
@@ -66,7 +65,7 @@ class InstrumentedModel:
         self.door.close()
 
     def _check(self, token_ids: list[int], want: torch.Tensor) -> SelfCheck:
-        """Two chunks and one decode through shuffled blocks against the plain forward, all positions."""
+        """Compare two chunks and one decode through shuffled blocks with the plain forward pass, at all positions."""
         num_blocks = -(-NUM_CHECK_TOKENS // CHECK_BLOCK_SIZE)
         config = EngineConfig(num_blocks=num_blocks, block_size=CHECK_BLOCK_SIZE)
         runner = ModelRunner(self.door, self.geometry, config, fingerprint="", keep_logits=True)
@@ -83,8 +82,8 @@ class InstrumentedModel:
         limit = MAX_DIFFERENCE.get(next(self.model.parameters()).dtype, 1e-3)
         if not difference <= limit * value_range:
             raise ModelError(
-                f"{type(self.model).__name__} gives other logits through a paged cache than by itself: they differ by "
-                f"{difference:.2g} where {limit * value_range:.2g} is allowed ({_explain(self.model)}); choose another "
+                f"The logits of {type(self.model).__name__} change with a paged cache: they differ by "
+                f"{difference:.2g}, and {limit * value_range:.2g} is allowed ({_explain(self.model)}); choose another "
                 "model.",
                 code="self_check",
                 max_difference=difference,
@@ -102,12 +101,12 @@ def _check_tokens(model: PreTrainedModel) -> list[int]:
 
 @torch.inference_mode()
 def _plain_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
-    """Logits [n, vocabulary] of the model as it came, float64."""
+    """Logits [n, vocabulary] of the unmodified model, float64."""
     try:
         logits: torch.Tensor = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0]
     except Exception as error:
         raise ModelError(
-            f"{type(model).__name__} does not run on plain text tokens ({type(error).__name__}: {_first_line(error)}); "
+            f"{type(model).__name__} doesn't run on text tokens alone ({type(error).__name__}: {_first_line(error)}); "
             "choose a causal language model.",
             code="not_supported",
         ) from error
@@ -128,7 +127,7 @@ def _segment(token_ids: list[int], start: int, stop: int, table: list[int]) -> S
 
 
 class _ProbeCache(Cache):
-    """Remembers the shapes that `update` receives and hands the entries straight back."""
+    """Records the shapes that `update` receives and returns the entries unchanged."""
 
     def __init__(self, plan: StepPlan) -> None:
         super().__init__(layer_class_to_replicate=DynamicLayer)
@@ -147,7 +146,7 @@ class _ProbeCache(Cache):
 
 @torch.inference_mode()
 def _measure(door: AttentionDoor, token_ids: list[int]) -> ModelGeometry:
-    """Geometry from one pass over a few tokens through both doors."""
+    """Measure the geometry in one pass over a few tokens."""
     num_new = 2
     nowhere = torch.zeros(num_new, dtype=torch.long)
     plan = StepPlan(nowhere, nowhere, nowhere, [SegmentPlan(0, num_new, 0, num_new, 0)])
@@ -162,15 +161,15 @@ def _measure(door: AttentionDoor, token_ids: list[int]) -> ModelGeometry:
     observations = door.capture.observations
     if not observations or not probe.shapes:
         raise ModelError(
-            f"{type(door.model).__name__} keeps no K and V that kvviz can see (it called the cache {len(probe.shapes)} "
-            f"and the attention {len(observations)} times); choose another model.",
+            f"{type(door.model).__name__} caches no K and V that kvviz can observe ({len(probe.shapes)} cache calls, "
+            f"{len(observations)} attention calls); choose another model.",
             code="no_attention_interface",
         )
     stored = {layer_idx: (key, value) for layer_idx, key, value in probe.shapes}
     if len(stored) != len(probe.shapes) or not set(stored) <= set(range(len(observations))):
         raise ModelError(
             f"{type(door.model).__name__} writes {len(probe.shapes)} caches in {len(observations)} attention layers, "
-            "which kvviz cannot lay out; choose another model.",
+            "which kvviz doesn't support; choose another model.",
             code="not_supported",
         )
     layers = tuple(
@@ -204,9 +203,9 @@ def _layer(
 
 def _explain(model: PreTrainedModel) -> str:
     if not getattr(model.config.get_text_config(), "is_decoder", True):
-        return "it reads in both directions, so nothing can be cached"
-    return "its tokens depend on more than K and V of the tokens before them"
+        return "its attention is bidirectional, so nothing can be cached"
+    return "its tokens depend on more than K and V of earlier tokens"
 
 
 def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "no message")
+    return next(iter(str(error).splitlines()), "no details")

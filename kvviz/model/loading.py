@@ -1,7 +1,7 @@
-"""From a model's name to a model in memory. Importing this module imports neither torch nor transformers.
+"""Loads a model by name. Importing this module imports neither torch nor transformers.
 
-Both are imported inside `load`, which a server calls in a background thread, because they take five of the eight
-seconds between the command and the live model.
+`load` imports both, and a server calls it in a background thread. The imports take five of the eight seconds between
+the command and the live model.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-#: Names of the number formats that a model can be loaded in; short forms are accepted too.
+#: Dtypes that a model can be loaded in; short forms are accepted too.
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 _SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
-#: 64-bit words of each tensor that go into its fingerprint by position, beside the sum of all.
+#: Number of 64-bit words per tensor that enter the fingerprint by position, in addition to the sum of all.
 _NUM_SAMPLES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, ready to be observed.
+    """A model in memory, ready to be instrumented.
 
-    `fingerprint` is 32 hex digits made from the weights as they lie in memory, so other numbers and another dtype give
-    another one. `num_parameters` and `weight_bytes` count tied weights once. `tokenizer` is None when there is none.
+    `fingerprint` is 32 hex digits computed from the weights in memory, so it changes with the weights and their dtype.
+    `num_parameters` and `weight_bytes` count tied weights once. `tokenizer` is None if there is none.
     """
 
     model: PreTrainedModel
@@ -53,19 +53,19 @@ class LoadedModel:
 
 
 def check_dtype(dtype: str) -> str:
-    """The full name of a dtype. Raises `ConfigError` for one that is not offered."""
+    """Return the full name of a dtype. Raises `ConfigError` if it is unsupported."""
     name = _SHORT_DTYPES.get(dtype, dtype)
     if name not in DTYPES:
         raise ConfigError(
-            f"dtype must be one of {', '.join(DTYPES)}, but is {dtype!r}; float32 is the default.", setting="dtype"
+            f"dtype must be one of {', '.join(DTYPES)} (got {dtype!r}); float32 is the default.", setting="dtype"
         )
     return name
 
 
 def load(model: str | None, dtype: str, progress: Progress) -> LoadedModel:
-    """Load the model named by `model` (see `kvviz.model.weights.prepare`) in `dtype`, bringing its weights if needed.
+    """Load the model named by `model` (see `kvviz.model.weights.prepare`) in `dtype`; download its weights if needed.
 
-    Raises `ConfigError` for an unknown dtype and `ModelError` for everything that is wrong with the model.
+    Raises `ConfigError` for an unknown dtype and `ModelError` for any problem with the model.
     """
     dtype = check_dtype(dtype)
     weights = prepare(model, progress)
@@ -76,8 +76,8 @@ def load(model: str | None, dtype: str, progress: Progress) -> LoadedModel:
             raise
         except Exception as error:
             raise ModelError(
-                f"{weights.name} could not be loaded ({_first_line(error)}); choose a causal language model that "
-                f"transformers supports.",
+                f"Can't load {weights.name} ({_first_line(error)}); choose a causal language model that transformers "
+                f"supports.",
                 code="not_loadable",
             ) from error
     progress("loading", 1.0, f"Loaded {weights.name}")
@@ -87,15 +87,15 @@ def load(model: str | None, dtype: str, progress: Progress) -> LoadedModel:
 def from_objects(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None, *, name: str | None = None
 ) -> LoadedModel:
-    """Describe a model and a tokenizer that are already in memory; the model is put into evaluation mode.
+    """Describe a model and tokenizer already in memory, and put the model in evaluation mode.
 
-    Raises `ModelError` when `model` is no transformers model.
+    Raises `ModelError` if `model` is not a transformers model.
     """
     from transformers import PreTrainedModel
 
     if not isinstance(model, PreTrainedModel):
         raise ModelError(
-            f"A transformers model was expected, but a {type(model).__name__} came; load it with AutoModelForCausalLM.",
+            f"Expected a transformers model, got {type(model).__name__}; load it with AutoModelForCausalLM.",
             code="not_a_model",
         )
     path = str(model.name_or_path or "").rstrip("/\\")
@@ -116,10 +116,10 @@ def _describe(model: Any, tokenizer: Any, name: str, fingerprint: str) -> Loaded
 
 
 def fingerprint_of(model: torch.nn.Module) -> str:
-    """32 hex digits over names, dtypes, shapes and numbers of all weights.
+    """Return 32 hex digits computed from names, dtypes, shapes and values of all weights.
 
-    A tensor's numbers count by the sum of their 64-bit words, which one changed number changes, and by up to 4,096
-    words at fixed places, which a permutation changes: cheap enough to be done at every load.
+    A tensor contributes the sum of its 64-bit words, which detects a single change, and up to 4,096 words at fixed
+    places, which detect a permutation. This is cheap enough for every load.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
@@ -130,7 +130,7 @@ def fingerprint_of(model: torch.nn.Module) -> str:
 
 
 def _sum_and_samples(tensor: torch.Tensor) -> bytes:
-    """The wrapping sum of a tensor's 64-bit words, words at even distances, and the bytes behind the last word."""
+    """The wrapping sum of a tensor's 64-bit words, evenly spaced words, and the bytes after the last word."""
     import torch
 
     data = tensor.detach().reshape(-1).view(torch.uint8).cpu().numpy()
@@ -142,7 +142,7 @@ def _sum_and_samples(tensor: torch.Tensor) -> bytes:
 
 
 def _load_directory(weights: Weights, dtype: str, progress: Progress) -> LoadedModel:
-    """Load model and tokenizer; never from the network, from a pickle, or with foreign code."""
+    """Load model and tokenizer, without using the network, pickles or third-party code."""
     progress("loading", 0.0, f"Loading {weights.name}")
     _read_ahead(weights.directory)
     import torch
@@ -155,8 +155,8 @@ def _load_directory(weights: Weights, dtype: str, progress: Progress) -> LoadedM
     config = AutoConfig.from_pretrained(weights.directory, **local)
     if type(config) not in AutoModelForCausalLM._model_mapping:
         raise ModelError(
-            f"{weights.name} is of the kind {config.model_type!r}, which is no causal language model; choose one that "
-            f"transformers' AutoModelForCausalLM loads.",
+            f"{weights.name} has the model type {config.model_type!r}, which is not a causal language model; choose "
+            f"one that transformers' AutoModelForCausalLM loads.",
             code="not_causal",
         )
     progress("loading", 0.75, f"Loading {weights.name}")
@@ -165,7 +165,7 @@ def _load_directory(weights: Weights, dtype: str, progress: Progress) -> LoadedM
             weights.directory, config=config, dtype=getattr(torch, dtype), use_safetensors=True, **local
         )
     progress("loading", 0.95, f"Loading {weights.name}")
-    with ThreadPoolExecutor(1) as pool:  # summing reads the mapped weights, which needs no Python
+    with ThreadPoolExecutor(1) as pool:  # summing reads the mapped weights without holding the GIL
         fingerprint = pool.submit(fingerprint_of, model)
         tokenizer = _load_tokenizer(weights, local)
         return _describe(model, tokenizer, weights.name, fingerprint.result())
@@ -178,15 +178,14 @@ def _load_tokenizer(weights: Weights, local: dict[str, Any]) -> Any:
         return AutoTokenizer.from_pretrained(weights.directory, **local)
     except Exception as error:
         raise ModelError(
-            f"The tokenizer of {weights.name} could not be loaded ({_first_line(error)}); put its files beside the "
-            f"weights.",
+            f"Can't load the tokenizer of {weights.name} ({_first_line(error)}); put its files next to the weights.",
             code="no_tokenizer",
         ) from error
 
 
 @contextmanager
 def _no_progress_bars(logging: Any) -> Iterator[None]:
-    """Keep transformers' own progress bars off the terminal; ours says the same."""
+    """Hide transformers' progress bars, which duplicate ours."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -198,9 +197,9 @@ def _no_progress_bars(logging: Any) -> Iterator[None]:
 
 @contextmanager
 def _quiet_collector() -> Iterator[None]:
-    """No garbage collection while a million objects that stay are made, nor of these later.
+    """Turn off garbage collection while creating a million permanent objects, and exclude these from later runs.
 
-    It saves a tenth of the import time, and pauses of a quarter of a second between decode steps.
+    This saves a tenth of the import time, and pauses of a quarter of a second between decode steps.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -213,7 +212,7 @@ def _quiet_collector() -> Iterator[None]:
 
 
 def _read_ahead(directory: Path) -> None:
-    """Let the system read the weights from disk while Python imports torch."""
+    """Preload the weights into the system's page cache while Python imports torch."""
 
     def read() -> None:
         for path in sorted(directory.glob("*.safetensors")):

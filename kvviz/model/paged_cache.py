@@ -1,11 +1,11 @@
-"""The cache door: a transformers `Cache` whose entries live in one pool of blocks and nowhere else.
+"""The cache door: a transformers `Cache` whose entries live in one pool of blocks.
 
 Dimension key: N blocks in the pool · B block size · n new tokens of all sequences of the step · T cached tokens of one
 sequence · P tokens read for all sequences, whole blocks · h KV heads · d head dimension · w = h·d values of one entry.
 
-A layer keeps its blocks as [N, h, B, d]: within a block each head's entries lie together, so that reading a table is
-one `index_select` of stretches of B·d values, which leaves every head's keys in one piece. K and V share a block, and
-the `index_select`, when their shapes are the same.
+A layer stores its blocks as [N, h, B, d]. Within a block, the entries of each head are contiguous, so reading a table
+is a single `index_select` of runs of B·d values, and keeps the keys of each head contiguous. K and V share a block and
+the `index_select` if their shapes are the same.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from transformers.cache_utils import Cache, DynamicLayer
 from kvviz.engine.runner import Segment
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
 
-#: Sequences with one new token each are read evenly if that reads at most this many times the blocks.
+#: Sequences with one new token each are read evenly if this reads at most this many times the blocks.
 MAX_PADDING = 1.5
 
 
 @dataclass(slots=True)
 class SegmentPlan:
-    """What one sequence of the step reads: `num_tokens` entries from position `read_start` on (later than 0 only when
-    blocks out of the window are gone), at `read_at` … among all that the step reads. Its new tokens begin at `start`.
+    """The entries that one sequence of the step reads: `num_tokens` of them, from position `read_start` on.
 
-    `positions` [num_tokens]: of those entries, when blocks between them are gone; None: one after the other.
+    `read_start` is above 0 only if blocks outside the window are gone. The entries start at `read_at` in everything the
+    step reads. The new tokens start at `start`. `positions` [num_tokens]: positions of the entries, if blocks between
+    them are gone; None: consecutive.
     """
 
     start: int
@@ -48,9 +49,9 @@ class SegmentPlan:
 
 @dataclass(slots=True)
 class EvenReads:
-    """Several sequences with one new token each, laid out evenly: each has `num_slots` of what is read, in order.
+    """Several sequences with one new token each, laid out evenly: each has `num_slots` slots, in order.
 
-    `lengths` [S]: how many of them are its entries; `unread`: where the others lie among all that is read.
+    `lengths` [S]: how many of these are its entries. `unread`: places of the others in everything the step reads.
     """
 
     num_slots: int
@@ -65,7 +66,7 @@ class EvenReads:
         return cls(num_slots, found, beyond.flatten().nonzero()[:, 0])
 
     def bias(self, window: int | None, num_kv_heads: int, dtype: torch.dtype) -> torch.Tensor:
-        """Added to the scores: 0 where a sequence's newest query looks, -inf elsewhere; [h × S, 1, num_slots]."""
+        """Bias for the scores: 0 where a sequence's newest query looks, -inf elsewhere; [h × S, 1, num_slots]."""
         found = self._biases.get(window)
         if found is None:
             at, lengths = torch.arange(self.num_slots)[None], self.lengths[:, None]
@@ -77,14 +78,14 @@ class EvenReads:
 
 @dataclass(slots=True)
 class StepPlan:
-    """Blocks [n] and offsets in them [n] of all new tokens, all blocks read [P / B], and each sequence's part."""
+    """Block and offset [n] of all new tokens, all blocks read [P / B], and the part of each sequence."""
 
     write_blocks: torch.Tensor
     write_offsets: torch.Tensor
     read_blocks: torch.Tensor
     segments: list[SegmentPlan]
     block_starts: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))  # [P / B], positions
-    only: tuple[int, int] | None = None  # block and offset, when one token is new
+    only: tuple[int, int] | None = None  # block and offset, if there is one new token
     even: EvenReads | None = None
     _stretches: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -137,7 +138,7 @@ class StepPlan:
         )
 
     def stretches(self, num_heads: int) -> torch.Tensor:
-        """Where the blocks read lie in a layer seen as [N × heads, B × d], head by head: [heads × P / B]."""
+        """Where the blocks read are in a layer viewed as [N × heads, B × d], head by head: [heads × P / B]."""
         found = self._stretches.get(num_heads)
         if found is None:
             found = (self.read_blocks * num_heads + torch.arange(num_heads)[:, None]).flatten()
@@ -146,11 +147,11 @@ class StepPlan:
 
 
 class PagedCache(Cache):
-    """Pool of `num_blocks` × `block_size` slots, allocated once. `plan` must be set before each forward pass.
+    """Pool of `num_blocks` × `block_size` slots, allocated once. Set `plan` before each forward pass.
 
-    `update` writes the new entries and returns those of all sequences, [1, h, P, d] each; where a sequence's are is in
-    its plan. Between them lies whatever the last block of a table has beyond its last entry; one sequence alone is cut
-    to its T entries. `keys[layer]` and `values[layer]` are views of the pool, [N, h, B, d].
+    `update` writes the new entries and returns those of all sequences, [1, h, P, d] each. The plan locates each
+    sequence; between sequences there may be unused slots of last blocks. A single sequence is cut to its T entries.
+    `keys[layer]` and `values[layer]` are views of the pool, [N, h, B, d].
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class PagedCache(Cache):
         self.written_ns: list[int] = []
         self.dtype = dtype
         self.device = device
-        self.copied_bytes = 0  # because the pool grew
+        self.copied_bytes = 0  # while the pool grew
         self._allocate(num_host_blocks)
 
     def _allocate(self, num_host_blocks: int) -> None:
@@ -182,12 +183,12 @@ class PagedCache(Cache):
         self._host = torch.empty(num_host_blocks, values_per_block, dtype=self.dtype, device="cpu")
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
-        self._stores: dict[int, list[torch.Tensor]] = {}  # what a layer reads at once: K and V together, or each
+        self._stores: dict[int, list[torch.Tensor]] = {}  # tensors that a layer reads: K and V together, or each
         self._scratch: dict[tuple[int, int, int], torch.Tensor] = {}
         self._whole = self._carve()
 
     def _carve(self) -> torch.Tensor | None:
-        """Give each layer its part of the pool. When all layers are alike: the pool as [layers, N, heads, B, d]."""
+        """Assign each layer its part of the pool. If all layers are alike, return it as [layers, N, heads, B, d]."""
         num_slots = self.num_blocks * self.block_size
         at = 0
         for layer in self.geometry.stored_layers:
@@ -214,7 +215,7 @@ class PagedCache(Cache):
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes that one more token takes in all layers, from the tensors."""
+        """Bytes per token in all layers, from the tensors."""
         return self.block_bytes / self.block_size
 
     def layer_bytes(self, layer: int) -> float:
@@ -225,7 +226,7 @@ class PagedCache(Cache):
         return num_blocks * self.block_bytes
 
     def read_bytes(self, request_id: int) -> int:
-        """Bytes of the entries, as they are stored, that a request's last query read."""
+        """Bytes of the stored entries that a request's last query read."""
         plan = next((plan for plan in self.plan.segments if plan.request_id == request_id), None)
         if plan is None:
             return 0
@@ -248,7 +249,7 @@ class PagedCache(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write [1, h, n, d] keys and values of a layer, return [1, h, P, d] of all that is cached for the step."""
+        """Write [1, h, n, d] keys and values of a layer; return [1, h, P, d] of all cached entries of the step."""
         self._write(self.keys[layer_idx], key_states[0])
         self._write(self.values[layer_idx], value_states[0])
         read = [self._read(store, which) for which, store in enumerate(self._stores[layer_idx])]
@@ -259,11 +260,11 @@ class PagedCache(Cache):
         return keys[None], values[None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """0: positions are always given explicitly."""
+        """Return 0: positions are always explicit."""
         return 0
 
     def entries(self, name: Literal["keys", "values"], layer: int, slots: torch.Tensor) -> torch.Tensor:
-        """What a layer holds in `slots`, [len(slots), h, d]."""
+        """Entries of a layer in `slots`, [len(slots), h, d]."""
         store = self.keys[layer] if name == "keys" else self.values[layer]
         return store[slots // self.block_size, :, slots % self.block_size]
 
@@ -285,19 +286,19 @@ class PagedCache(Cache):
         return rows
 
     def copy_block(self, source: int, target: int) -> int:
-        """Copy all entries of a block to another; the bytes moved."""
+        """Copy all entries of a block to another block; return the number of bytes."""
         for store in self._each_store():
             store[target] = store[source]
         return self.block_bytes
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> int:
-        """Copy blocks to the host tier; the bytes moved."""
+        """Copy blocks to the host tier; return the number of bytes."""
         for part, store in self._host_parts():
             part[list(host_ids)] = store[list(block_ids)].flatten(1).to(part.device)
         return self.block_bytes * len(block_ids)
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> int:
-        """Copy blocks back from the host tier; the bytes moved."""
+        """Copy blocks back from the host tier; return the number of bytes."""
         for part, store in self._host_parts():
             store[list(block_ids)] = part[list(host_ids)].view(-1, *store.shape[1:]).to(store.device)
         return self.block_bytes * len(block_ids)
@@ -306,7 +307,7 @@ class PagedCache(Cache):
         return [store for stores in self._stores.values() for store in stores]
 
     def _host_parts(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each store its columns of the host tier, [host blocks, heads × B × d]."""
+        """Each store and its columns of the host tier, [host blocks, heads × B × d]."""
         parts, at = [], 0
         for store in self._each_store():
             size = store[0].numel()
@@ -315,17 +316,17 @@ class PagedCache(Cache):
         return parts
 
     def fill_host_block(self, host_id: int, value: float) -> None:
-        """Overwrite a block of the host tier; what a test does to prove that nobody reads it."""
+        """Overwrite a block of the host tier, so that a test can prove it is not read."""
         self._host[host_id] = value
 
     def fill_block(self, block_id: int, value: float) -> None:
-        """Overwrite every entry of a block in every layer; what a test does to prove that nobody reads it."""
+        """Overwrite every entry of a block in every layer, so that a test can prove it is not read."""
         for stores in self._stores.values():
             for store in stores:
                 store[block_id] = value
 
     def _write(self, store: torch.Tensor, new: torch.Tensor) -> None:
-        """Put [h, n, d] into the slots of the step."""
+        """Write [h, n, d] to the slots of the step."""
         if self.plan.only is not None:
             block_id, offset = self.plan.only
             store[block_id, :, offset] = new[:, 0]
@@ -333,7 +334,7 @@ class PagedCache(Cache):
             store[self.plan.write_blocks, :, self.plan.write_offsets] = new.transpose(0, 1)
 
     def _read(self, store: torch.Tensor, which: int) -> torch.Tensor:
-        """All blocks of the step, head by head, in scratch: [heads, P, d]."""
+        """Read all blocks of the step into scratch memory, head by head: [heads, P, d]."""
         plan = self.plan
         _, heads, block_size, dim = store.shape
         stretches = plan.stretches(heads)
@@ -345,5 +346,5 @@ class PagedCache(Cache):
         torch.index_select(store.view(-1, block_size * dim), 0, stretches, out=read)
         entries = read.view(heads, -1, dim)
         if plan.even:
-            entries.index_fill_(1, plan.even.unread, 0)  # weighed with 0, so they must be numbers
+            entries.index_fill_(1, plan.even.unread, 0)  # their weight is 0, so they must not be NaN
         return entries[:, : plan.segments[0].num_tokens] if len(plan.segments) == 1 else entries

@@ -1,4 +1,4 @@
-"""A model session: tokenizer, engine, runner and frames around one log; what a live page or a recording is made of."""
+"""A model run: tokenizer, engine, runner and frames around one log, for a live page or a recording."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from kvviz.model.storage import Storage
 from kvviz.model.tokens import TokenizerText
 from kvviz.version import __version__
 
-#: Longest prompt, in characters, that is given to a tokenizer.
+#: Maximum length of a prompt in characters.
 MAX_PROMPT_CHARACTERS = 200_000
-#: Longest prompt, in tokens, that is computed a second time to measure a miss.
+#: Maximum length of a prompt in tokens for measuring a miss, which computes the prompt again.
 MAX_MISS_TOKENS = 1_024
-#: Conversations that can still be continued.
+#: Number of conversations that can still be continued.
 MAX_HISTORIES = 256
 MAX_TITLE_LENGTH = 80
-#: Stands for the former answer while a chat template is rendered.
+#: Placeholder for the previous answer while a chat template is rendered.
 _ANSWER = "kvviz\u2063answer"
 
 
@@ -62,7 +62,7 @@ class Script(Protocol):
 
 @dataclass(slots=True)
 class _History:
-    """All known tokens of a request, and whether it has ended."""
+    """All known tokens of a request, and whether it is finished."""
 
     token_ids: list[int]
     num_prompt_tokens: int
@@ -139,7 +139,7 @@ class ModelRun:
         return self._runner
 
     def note(self, event: Event) -> int:
-        """Log an event that the engine did not emit; its seq."""
+        """Log an event from outside the engine and return its seq."""
         return self._emit(event)
 
     @property
@@ -218,7 +218,7 @@ class ModelRun:
             raise RequestError("A needle is hidden in a comparison; start one with lanes first.", code="no_lanes")
         if self.tokenizer is None:
             raise RequestError(
-                "This session has no tokenizer; add token ids to its engine instead.", code="no_tokenizer"
+                "This session has no tokenizer; add token ids to its engine directly.", code="no_tokenizer"
             )
         if len(asked.prompt) > MAX_PROMPT_CHARACTERS:
             raise RequestError(
@@ -226,7 +226,7 @@ class ModelRun:
                 code="too_long",
             )
         if not asked.prompt.strip():
-            raise RequestError("The prompt is empty; write at least one word.", code="empty_prompt")
+            raise RequestError("The prompt is empty; enter at least one word.", code="empty_prompt")
         has_template = bool(getattr(self.tokenizer, "chat_template", None))
         template = has_template if asked.template is None else asked.template
         if template and not has_template:
@@ -258,7 +258,7 @@ class ModelRun:
         return self.engine.reset_prefix_cache()
 
     def step(self, only: Collection[int] | None = None) -> bool:
-        """One step of the engine, frames included; False when there is no work. `only`: see `Engine.step`."""
+        """Run one engine step and capture its frames. False if there is no work. `only`: see `Engine.step`."""
         with self._lock:
             worked = self.engine.step(only)
             self.frames.settle()
@@ -312,7 +312,7 @@ class ModelRun:
         return seq
 
     def _tokens(self, prompt: str, template: bool, continues: int | None) -> list[int]:
-        """Token ids of a prompt, after the tokens of the request that it continues."""
+        """Token ids of a prompt, after the tokens of the request it continues."""
         assert self.tokenizer is not None
         if continues is None:
             if not template:
@@ -320,8 +320,8 @@ class ModelRun:
             return self._plain_ids(self._render([{"role": "user", "content": prompt}]))
         history = self._histories.get(continues)
         if history is None or not history.ended:
-            what = "is still running" if history else "is not known (any more)"
-            raise RequestError(f"Request {continues} {what}, so it cannot be continued.", code="no_request")
+            what = "is still running" if history else "is unknown or no longer kept"
+            raise RequestError(f"Request {continues} {what}, so it can't be continued.", code="no_request")
         if not template:
             return history.token_ids + self._plain_ids(prompt)
         turns = [("user", "x"), ("assistant", _ANSWER), ("user", prompt)]
@@ -348,7 +348,7 @@ class ModelRun:
         return () if stop is None else tuple(stop) if isinstance(stop, list | tuple) else (stop,)
 
     def _measure_misses(self) -> None:
-        """Compute the prompts of requests that hit once more, without a hit, in a pool of their own."""
+        """Compute the prompts of requests that hit again, without a hit, in a separate pool."""
         while self._unmeasured:
             request_id = self._unmeasured.pop()
             history = self._histories[request_id]

@@ -1,4 +1,4 @@
-"""Choosing the next token from logits."""
+"""Samples the next token from logits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from kvviz.engine.runner import Sample
 from kvviz.events import SamplingParams
 
-#: Below this the most probable token is all there is, and a float cannot tell them apart.
+#: Below this temperature, sampling is greedy: floats can't represent the other probabilities.
 MIN_TEMPERATURE = 1e-5
 
 
@@ -20,7 +20,7 @@ class Sampler:
         self._generators: dict[int, torch.Generator] = {}
 
     def sample(self, request_id: int, logits: torch.Tensor, params: SamplingParams) -> Sample:
-        """Sample from `logits` [vocabulary]. Candidates have their probability after temperature, before top-k/p."""
+        """Sample from `logits` [vocabulary]. Probabilities of candidates are after temperature, before top-k/p."""
         greedy = params.temperature == 0.0
         scores = logits.float() - logits.max().float()
         probabilities = torch.softmax(scores if greedy else scores / max(params.temperature, MIN_TEMPERATURE), -1)
@@ -45,7 +45,7 @@ class Sampler:
 
 
 def _keep(probabilities: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and probabilities that survive top-k and then top-p, most probable first; at least one."""
+    """Ids and probabilities that remain after top-k and then top-p, most probable first; at least one."""
     kept, kept_ids = torch.sort(probabilities, descending=True, stable=True)
     if params.top_k:
         kept, kept_ids = kept[: params.top_k], kept_ids[: params.top_k]

@@ -1,4 +1,4 @@
-"""The form in which a runner keeps entries: by which codec, what it forgets, and how its pool comes to be."""
+"""How a runner stores entries: its codec, its forgetting policy and whether its pool grows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from kvviz.model.paged_cache import PagedCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """`codec` is prepared, None stores entries as they come; `policy` None forgets nothing; `rotation`: for a policy
-    that re-indexes positions. `growing`: the pool grows by concatenation instead of being there from the start.
+    """How entries are stored.
 
-    `base`: the geometry of what the model hands over, where the codec makes something else of it.
+    - `codec`: a prepared codec; None stores entries as they are.
+    - `policy`: a forgetting policy; None forgets nothing.
+    - `rotation`: for a policy that re-indexes positions.
+    - `growing`: the pool grows by concatenation instead of being allocated at the start.
+    - `base`: the geometry of what the model passes in, if the codec changes it.
     """
 
     codec: Codec | None = None
@@ -35,7 +38,7 @@ class Storage:
 
     @property
     def codec_key(self) -> str:
-        """What tells its entries from others in a prefix cache."""
+        """The key that distinguishes its entries in a prefix cache."""
         if self.codec is None:
             return "none"
         return ",".join([self.codec.name, *(f"{name}={value}" for name, value in self.codec.chosen.items())])
@@ -58,7 +61,7 @@ class Storage:
         )
 
     def forgetting_mask(self, block_size: int) -> ForgettingMask | None:
-        """What remembers which entries are kept, when some are forgotten one by one."""
+        """Create the state that tracks kept entries, if the policy drops individual ones."""
         if self.policy is None or self.policy.window_size is not None:
             return None
         return ForgettingMask(self.policy, block_size, self.rotation)

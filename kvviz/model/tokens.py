@@ -1,7 +1,7 @@
-"""Token text: how each token reads in its place, decoded step by step and never in the raw byte alphabet.
+"""Token text: the text of each token in its sequence, decoded step by step, never in the raw byte alphabet.
 
-A token may hold only part of a character; its bytes are then shown, and the token that finishes the character carries
-it. Decoding works on a short window of ids, so that spaces and joined characters come out as in the whole.
+A token may hold only part of a character. It is then shown as bytes, and the token that completes the character holds
+it. Decoding uses a short window of ids, so that spaces and combined characters are the same as in the whole text.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from transformers import PreTrainedTokenizerBase
 
 from kvviz.events import Piece
 
-#: Finished characters, or tokens that hold whole ones, kept in front of the next token as its context.
+#: Number of context tokens before the next token: complete characters, or tokens that hold complete ones.
 CONTEXT = 4
-#: Tokens that may share one character before what has come is shown as it is.
+#: Maximum number of tokens for one character, before incomplete bytes are shown as they are.
 MAX_JOINED = 8
 REPLACEMENT = "\ufffd"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
@@ -26,7 +26,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 @dataclass(slots=True)
 class _Tail:
-    """The end of a sequence: ids of its last finished characters with their text, and ids that wait for more bytes."""
+    """The end of a sequence: ids of its last complete characters with their text, and ids of an incomplete one."""
 
     finished: list[list[int]] = field(default_factory=list)
     text: str = ""
@@ -35,7 +35,7 @@ class _Tail:
 
     @property
     def ids(self) -> list[int]:
-        """The window of ids: never cut inside a character."""
+        """The window of ids, never cut within a character."""
         return [*chain.from_iterable(self.finished), *self.waiting]
 
     def copy(self) -> _Tail:
@@ -43,7 +43,7 @@ class _Tail:
 
 
 class TokenizerText:
-    """Token text of a transformers tokenizer; implements `kvviz.engine.engine.TokenText`."""
+    """Token text with a transformers tokenizer; implements `kvviz.engine.text.TokenText`."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
@@ -90,7 +90,7 @@ class TokenizerText:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _raw(self, token_id: int) -> bytes | None:
-        """Bytes of a token of a byte-level vocabulary, None when it is not one."""
+        """The bytes of a token in a byte-level vocabulary; None in other vocabularies."""
         token = self.tokenizer.convert_ids_to_tokens(token_id)
         if not isinstance(token, str):
             return None
@@ -102,7 +102,7 @@ class TokenizerText:
 
 
 def _unfinished(data: bytes) -> bytes:
-    """The bytes at the end that begin a character and lack the rest of it."""
+    """The bytes at the end that start a character without completing it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     return decoder.getstate()[0]
@@ -117,7 +117,7 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Printable stand-in → byte, the alphabet of byte-level BPE (Radford et al., GPT-2)."""
+    """Printable substitute → byte: the alphabet of byte-level BPE (Radford et al., GPT-2)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(rest)}

@@ -1,7 +1,7 @@
-"""Finding the weights that a person names and bringing them into one form: a local directory with safetensors.
+"""Finds the weights of a named model and prepares them as a local directory with safetensors.
 
-`prepare` takes nothing (the default model), a `.gguf` file, a directory, or a hub id, and touches the network only for
-what is not on this machine yet. Nothing is ever read with pickle and no code of a model's author is run.
+`prepare` accepts None (the default model), a `.gguf` file, a directory or a hub id. It uses the network only for files
+that aren't on this machine yet. It never reads pickles and never runs code from a model's author.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LOCK_POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A directory that transformers can load without the network, and the model's name for people."""
+    """A directory that transformers can load offline, and the model's display name."""
 
     directory: Path
     name: str
 
 
 def cache_directory() -> Path:
-    """Where fetched and converted weights live: `KVVIZ_CACHE_DIR`, or the user's cache directory."""
+    """Directory of downloaded and converted weights: `KVVIZ_CACHE_DIR`, or the user's cache directory."""
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("kvviz", appauthor=False))
 
@@ -48,9 +48,9 @@ def default_directory(weights: PackagedWeights = DEFAULT_WEIGHTS) -> Path:
 
 
 def prepare(model: str | None, progress: Progress) -> Weights:
-    """The weights named by `model`: None, `PATH.gguf`, a directory, or a hub id (looked up locally first).
+    """Prepare the weights named by `model`: None, `PATH.gguf`, a directory, or a hub id (looked up locally first).
 
-    Raises `ModelError` when there is no such model, or when it comes in a form that is not read.
+    Raises `ModelError` if the model doesn't exist or its format is unsupported.
     """
     try:
         if model is None:
@@ -62,8 +62,8 @@ def prepare(model: str | None, progress: Progress) -> Weights:
             return _from_gguf(path, progress)
         if path.suffix == ".gguf" or model[:1] in "./~\\" or not _HUB_ID.fullmatch(model):
             raise ModelError(
-                f"There is no model at {model!r}; give a directory with safetensors, a .gguf file, or a hub id "
-                f"such as owner/name.",
+                f"No model found at {model!r}; use a directory with safetensors, a .gguf file, or a hub id such as "
+                f"owner/name.",
                 code="no_model",
             )
         return _from_hub(model, progress)
@@ -72,14 +72,14 @@ def prepare(model: str | None, progress: Progress) -> Weights:
             raise
         reason = error.strerror or str(error)
         raise ModelError(
-            f"The weights could not be stored in {cache_directory()} ({reason}); make room there, or set "
+            f"Can't store the weights in {cache_directory()} ({reason}); free some space there, or set "
             f"{CACHE_VARIABLE} to another directory.",
             code="cache_unusable",
         ) from error
 
 
 def prepare_packaged(weights: PackagedWeights, progress: Progress) -> Weights:
-    """Fetch and convert `weights` unless both has been done; with a warm cache nothing but the manifest is read."""
+    """Download and convert `weights` if necessary. With a warm cache, only the manifest is read."""
     target = default_directory(weights)
     if converted_name(target) is None:
         with _cache_lock(progress):
@@ -93,7 +93,7 @@ def prepare_packaged(weights: PackagedWeights, progress: Progress) -> Weights:
 
 @contextmanager
 def _cache_lock(progress: Progress) -> Iterator[None]:
-    """Hold the cache for writing; says so while another process holds it."""
+    """Lock the cache for writing, and report progress while another process holds the lock."""
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(directory / "lock")
@@ -102,7 +102,7 @@ def _cache_lock(progress: Progress) -> Iterator[None]:
             lock.acquire(timeout=_LOCK_POLL_SECONDS)
             break
         except filelock.Timeout:
-            progress("fetching", None, "Waiting for another kvviz that is preparing the model")
+            progress("fetching", None, "Waiting for another kvviz process to prepare the model")
     try:
         yield
     finally:
@@ -124,7 +124,7 @@ def _from_gguf(path: Path, progress: Progress) -> Weights:
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise ModelError(
-                f"{path} is not a GGUF file; give a .gguf file, a directory with safetensors, or a hub id.",
+                f"{path} is not a GGUF file; use a .gguf file, a directory with safetensors, or a hub id.",
                 code="not_gguf",
             )
         file.seek(0)
@@ -148,27 +148,27 @@ def _from_directory(path: Path, progress: Progress) -> Weights:
 
 
 def _unreadable(model: str, names: set[str]) -> ModelError:
-    """Why a directory or a hub repository cannot be loaded, in one sentence."""
+    """Return the error that explains why a directory or a hub repository can't be loaded."""
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):
         return ModelError(
-            f"{model} has its weights only as a pickle, which can run code when read and is therefore refused; "
+            f"{model} stores its weights only as a pickle, which can run code when loaded and is therefore rejected; "
             f"convert it to safetensors with transformers' `save_pretrained` first.",
             code="pickle_refused",
         )
     missing = "config.json" if any(name.endswith(".safetensors") for name in names) else "safetensors file"
     return ModelError(
-        f"{model} has no {missing}; give a directory that holds a model saved by `save_pretrained`, or a .gguf file.",
+        f"{model} has no {missing}; use a directory that holds a model saved by `save_pretrained`, or a .gguf file.",
         code="no_model",
     )
 
 
 def _from_hub(model: str, progress: Progress) -> Weights:
-    """The snapshot of a hub repository, from the local hub cache if it is whole there, else from the hub."""
+    """Return the snapshot of a hub repository: from the local hub cache if complete, else from the hub."""
     name = model.rsplit("/", 1)[-1]
     cached = _snapshot(model, local_files_only=True)
     if cached is not None and _is_whole(cached):
         return Weights(cached, name)
-    progress("fetching", None, f"Fetching {model} from the hub")
+    progress("fetching", None, f"Downloading {model} from the hub")
     fetched = _snapshot(model, local_files_only=False)
     if fetched is None or not _is_whole(fetched):
         raise _unreadable(model, _hub_file_names(model))
@@ -186,8 +186,8 @@ def _snapshot(model: str, *, local_files_only: bool) -> Path | None:
             return None
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise ModelError(
-            f"{model} is neither a file or directory here nor could it be fetched from the hub ({reason}); check the "
-            f"name and the network, or give a local path.",
+            f"{model} is neither a local file nor directory, and can't be downloaded from the hub ({reason}); check "
+            f"the name and the network, or use a local path.",
             code="no_model",
         ) from error
 
@@ -202,7 +202,7 @@ def _hub_file_names(model: str) -> set[str]:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Whether a snapshot has a config and every safetensors file that its index names."""
+    """Whether a snapshot has a config and every safetensors file in its index."""
     if not (directory / "config.json").is_file():
         return False
     index = directory / "model.safetensors.index.json"

@@ -1,4 +1,4 @@
-"""Traces: requests as hashes of their blocks, and what caches of a given size would have kept.
+"""Traces: requests as hashes of their blocks, and simulated caches of a given size.
 
 May import: calculator, errors, messages.
 """

@@ -1,4 +1,4 @@
-"""Requests by the batch, as arrays: what simulations read. Hashes become small numbers, the same in all batches."""
+"""Batches of requests as arrays, the input of simulations. Hashes become small numbers, the same in all batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvviz.errors import TraceError
 from kvviz.traces.lines import Request
 
-#: References in a batch: at least so many, and a quarter of the blocks seen, so that work for each block is shared.
+#: References per batch: at least this many, and a quarter of the blocks seen, to amortise work per block.
 MIN_BATCH_REFERENCES = 2**16
 BATCH_SHARE = 4
 MAX_BLOCKS = 2**31 - 1
@@ -23,12 +23,14 @@ Numbers = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Some requests, R references and n requests.
+    """A batch of n requests with R references.
 
-    `blocks` int32 [R]: the blocks of each request, first of the chain first; one that occurs twice in a request stands
-    only where it occurs first. `starts` int64 [n + 1]: where each request's references begin. `positions` int32 [R]:
-    place of the reference in `hash_ids`. `chain_lengths`, `input_lengths` int64 [n]: hashes, and tokens. `timestamps`
-    float64 [n]. `first_reference`: how many references the trace has before this batch.
+    - `blocks` int32 [R]: blocks of each request in chain order; a repeated block is listed only at its first place.
+    - `starts` int64 [n + 1]: where the references of each request start.
+    - `positions` int32 [R]: place of each reference in `hash_ids`.
+    - `chain_lengths`, `input_lengths` int64 [n]: numbers of hashes and tokens.
+    - `timestamps` float64 [n].
+    - `first_reference`: number of references in the trace before this batch.
     """
 
     blocks: Numbers
@@ -40,7 +42,7 @@ class Batch:
     first_reference: int
 
     def chains(self) -> Iterator[list[int]]:
-        """The blocks of each request, first of the chain first."""
+        """The blocks of each request in chain order."""
         blocks, starts = self.blocks.tolist(), self.starts.tolist()
         begin = 0
         for end in starts[1:]:
@@ -48,16 +50,16 @@ class Batch:
             begin = end
 
     def mirror(self) -> Ints:
-        """Of each reference the one that has its place when chains are turned around, end first. int64 [R]."""
+        """For each reference, the one at its place when chains are reversed. int64 [R]."""
         counts = np.diff(self.starts)
         return np.repeat(self.starts[:-1] + self.starts[1:] - 1, counts) - np.arange(len(self.blocks))
 
     def tail_first(self) -> Numbers:
-        """The references in the order in which they become most recent: by request, the end of a chain first."""
+        """References in the order in which they become most recent: by request, from the end of its chain."""
         return self.blocks[self.mirror()]
 
     def hit_lengths(self, found: Sequence[int] | Ints) -> Ints:
-        """How many of `hash_ids` are hit when so many of each request's first references are. int64 [n]."""
+        """Number of hits in `hash_ids`, given how many of each request's first references hit. int64 [n]."""
         hits = np.asarray(found, np.int64)
         counts = np.diff(self.starts)
         lengths = self.chain_lengths.copy()
@@ -67,14 +69,14 @@ class Batch:
 
 
 def order_of(blocks: Numbers) -> Ints:
-    """Indices that sort the blocks, equal ones in their order: a stable argsort, several times as fast."""
+    """Indices that sort the blocks stably, several times faster than a stable argsort."""
     keys = np.sort((blocks.astype(np.int64) << 32) | np.arange(len(blocks)))
     indices: Ints = keys & 0xFFFFFFFF
     return indices
 
 
 class Numbering:
-    """Gives each hash a number from 0 on, 12 bytes for each of them. Not in order of arrival within one call."""
+    """Numbers hashes from 0, using 12 bytes per hash. Within one call, numbers don't follow the order of arrival."""
 
     def __init__(self) -> None:
         self._hashes: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -91,7 +93,7 @@ class Numbering:
         is_known[inside] = self._hashes[places[inside]] == found[inside]
         num_new = int(len(found) - is_known.sum())
         if len(self) + num_new > MAX_BLOCKS:
-            raise TraceError(f"A trace may have {MAX_BLOCKS:,} different blocks, but this one has more; cut it.")
+            raise TraceError(f"The trace has more than {MAX_BLOCKS:,} distinct blocks; shorten it.")
         numbers = np.empty(len(found), np.int32)
         numbers[is_known] = self._numbers[places[is_known]]
         numbers[~is_known] = np.arange(len(self), len(self) + num_new, dtype=np.int32)
@@ -102,7 +104,7 @@ class Numbering:
 
 
 def batches_of(requests: Iterable[Request], numbering: Numbering) -> Iterator[Batch]:
-    """The requests in batches. Raises `TraceError` as `Numbering` does."""
+    """Group requests into batches. Raises `TraceError` as `Numbering` does."""
     builder = _Builder(numbering)
     for request in requests:
         builder.add(request)
@@ -113,7 +115,7 @@ def batches_of(requests: Iterable[Request], numbering: Numbering) -> Iterator[Ba
 
 
 class _Builder:
-    """Collects requests until they are a batch."""
+    """Collects requests for a batch."""
 
     def __init__(self, numbering: Numbering) -> None:
         self._numbering = numbering
@@ -163,7 +165,7 @@ class _Builder:
 
 
 def _first_in_request(blocks: Numbers, requests: Ints) -> Ints | None:
-    """Where blocks stand for the first time in their request; None: everywhere, as in all traces of prefixes."""
+    """Where blocks first occur in their request; None: everywhere, as in all traces of prefixes."""
     keys = (requests << 32) | blocks
     ordered = np.sort(keys)
     if not (ordered[1:] == ordered[:-1]).any():

@@ -1,8 +1,8 @@
-"""Caches of a fixed number of blocks, by what leaves when there are too many: LRU, FIFO, LFU, random.
+"""Caches with a fixed number of blocks, by eviction policy: LRU, FIFO, LFU, random.
 
-All of them take requests as docs/traces.md says: a request finds the blocks that are cached when it arrives; then all
-its blocks are cached, entered or renewed from the end of its chain to the head; then blocks leave, one at a time, until
-the capacity is kept. The blocks of the request itself may be among them.
+All process requests as docs/traces.md defines. A request hits the blocks cached when it arrives. Then all its blocks
+are cached: inserted or renewed, from the end of its chain to the head. Then blocks are evicted one at a time until the
+capacity is met; these can include blocks of the same request.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ import numpy as np
 from kvviz.traces.batches import Batch, Numbers
 
 _PIECE = 2**13
-#: A rank is count, time and block in one number; block and time have so many bits.
+#: A rank packs count, time and block in one number; these are the bits for block and time.
 _BLOCK_BITS, _TIME_BITS = 31, 45
 
 
 class Cache(Protocol):
-    """One cache. `num_entered`: how often a block came in that was not there; `size`: blocks that are there."""
+    """A cache. `num_entered` counts insertions of uncached blocks; `size` is the number of cached blocks."""
 
     num_entered: int
     size: int
 
     def replay(self, batch: Batch) -> list[int]:
-        """Take the requests of the next batch; for each, how many blocks at the head of its chain were cached."""
+        """Process the next batch. For each request, return how many blocks at the head of its chain were cached."""
 
 
 class Lru:
-    """What was not used for longest leaves first.
+    """Evicts the least recently used block.
 
-    A block stands in a queue once for each use since it came, and leaves when its last place is reached. 12 bytes for
-    each block, and what a batch takes.
+    A queue holds a block once for each use since its insertion. The block is evicted when its last place is reached.
+    Memory: 12 bytes per block, plus the batch.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.num_entered = self.size = 0
-        self._order: Numbers = np.empty(0, np.int32)  # what is cached, to leave next first
+        self._order: Numbers = np.empty(0, np.int32)  # cached blocks, next to be evicted first
         self._num_seen = 0
 
     def replay(self, batch: Batch) -> list[int]:
         places = np.concatenate([self._order, batch.tail_first()])
         self._num_seen = max(self._num_seen, int(batch.blocks.max(initial=-1)) + 1)
-        uses = self._uses()  # by block: its places in the queue
+        uses = self._uses()  # by block: number of its places in the queue
         queue = _one_by_one(places)
         size, capacity, num_passed, found = self.size, self.capacity, 0, []
         for blocks in batch.chains():
@@ -91,16 +91,16 @@ class Lru:
 
 
 def last_places(places: Numbers, num_seen: int) -> Numbers:
-    """Each block where it stands last, in order."""
+    """Each block at its last place, in order."""
     last = np.empty(num_seen, np.int64)
     at = np.arange(len(places))
-    last[places] = at  # of places of one block the last one is kept
+    last[places] = at  # for a repeated block, the last place wins
     kept: Numbers = places[last[places] == at]
     return kept
 
 
 class Fifo:
-    """What came first leaves first, however often it was used; what comes back comes anew."""
+    """Evicts the block inserted first, regardless of its uses. A reinserted block counts as new."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -126,13 +126,13 @@ class Fifo:
 
 
 class Lfu:
-    """What was used by the fewest requests since it came leaves first; of equals, what was not used for longest."""
+    """Evicts the block used by the fewest requests since its insertion; the least recently used block on a tie."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.num_entered = self.size = 0
         self._ranks: list[int] = []  # by block: count, time of the last use and block in one number; 0: not cached
-        self._heap: list[int] = []  # ranks; those that were replaced since are skipped
+        self._heap: list[int] = []  # ranks; outdated ones are skipped
         self._now = 0
 
     def replay(self, batch: Batch) -> list[int]:
@@ -162,9 +162,9 @@ class Lfu:
 
 
 class Random:
-    """By lot, each time one of all that are cached: place ⌊x × size⌋ for the next x of Python's generator of the seed.
+    """Evicts a block at random: at place ⌊x × size⌋ for the next x of Python's generator with the seed.
 
-    Blocks that come stand behind the others; the last of all takes the place of one that leaves.
+    New blocks are appended. The last block moves to the place of an evicted one.
     """
 
     def __init__(self, capacity: int, seed: int = 0) -> None:
@@ -203,7 +203,7 @@ def _grow(flags: bytearray, batch: Batch) -> None:
 
 
 def num_cached(blocks: list[int], is_in: bytearray | list[int]) -> int:
-    """How many at the head are cached before the first that is not."""
+    """Number of cached blocks at the head, before the first that is not cached."""
     num = 0
     for block in blocks:
         if not is_in[block]:
@@ -213,5 +213,5 @@ def num_cached(blocks: list[int], is_in: bytearray | list[int]) -> int:
 
 
 def _one_by_one(numbers: Numbers) -> Iterator[int]:
-    """The numbers one by one, made few at a time."""
+    """Yield the numbers one by one, converted in small groups."""
     return chain.from_iterable(numbers[at : at + _PIECE].tolist() for at in range(0, len(numbers), _PIECE))

@@ -1,7 +1,7 @@
-"""Stack distances: how large an LRU cache must be for each reference to be found, for all sizes in one pass.
+"""Stack distances: the LRU cache size at which each reference hits, for all sizes in one pass.
 
-After R. L. Mattson and others, "Evaluation techniques for storage hierarchies" (1970). LRU caches of all sizes hold the
-heads of one list of blocks, the most recent first: a block is cached in C blocks exactly when its depth is at most C.
+See R. L. Mattson et al., "Evaluation techniques for storage hierarchies" (1970). LRU caches of all sizes hold the heads
+of one list of blocks, most recent first: a cache of C blocks holds a block exactly if its depth is at most C.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from kvviz.traces.batches import Batch, Ints, Numbers, order_of
 from kvviz.traces.caches import last_places
 
-#: Depth of a block that was never there.
+#: Depth of a block that was never cached.
 NEVER = 2**31 - 1
 
 
@@ -24,9 +24,10 @@ class StackDistances:
     def depths(self, batch: Batch) -> Ints:
         """Depth of each reference of the next batch when its request arrives, from 1, or `NEVER`. int64 [R].
 
-        References stand in times, tail of a chain first, behind the D blocks known before. With p the time at which a
-        block was used last and S that at which its request begins, S − p times lie at or behind p; as many of them are
-        no longer a block's last one as there are later uses, before S, of blocks last used at or behind p.
+        References are ordered by time, the tail of a chain first, after the D blocks known before. Let p be the time of
+        a block's previous use and S the time its request starts. Then S − p times are at or after p. To find the
+        depth, subtract those that are no longer a block's last use: one for each later use, before S, of a block
+        previously used at or after p.
         """
         num_known, counts = len(self._order), np.diff(batch.starts)
         recent = batch.tail_first()
@@ -34,7 +35,7 @@ class StackDistances:
         places = np.full(num_blocks, -1, np.int64)
         places[self._order] = np.arange(num_known)
         before = _previous(recent, num_known, places)
-        arrival = np.repeat(batch.starts[:-1], counts)  # where each reference's request begins
+        arrival = np.repeat(batch.starts[:-1], counts)  # where the request of each reference starts
         is_old = before >= 0
         old = np.flatnonzero(is_old)
         ranks = np.empty(len(old), np.int64)
@@ -47,7 +48,7 @@ class StackDistances:
 
 
 def _previous(blocks: Numbers, first: int, places: Ints) -> Ints:
-    """Time of the use before each of these, whose own times begin at `first`; `places`: by block, what was before."""
+    """Time of the previous use of each reference; their own times start at `first`. `places`: last time by block."""
     order = order_of(blocks)
     ordered = blocks[order]
     before = places[blocks]
@@ -57,10 +58,11 @@ def _previous(blocks: Numbers, first: int, places: Ints) -> Ints:
 
 
 def _num_greater(ranks: Ints, ends: Ints) -> Ints:
-    """For each i: how many of ranks[: ends[i]] are greater than ranks[i]. `ranks` is a permutation of 0 … m − 1.
+    """For each i, count the values of ranks[: ends[i]] greater than ranks[i]. `ranks` is a permutation of 0 … m − 1.
 
-    A wavelet matrix, bit by bit from the highest: where the bit of the rank sought is 0, all in the same group with a 1
-    are greater; then zeros and ones are parted, in order, and the search goes on in the part with the same bit.
+    This is a wavelet matrix, processed bit by bit from the highest. If the bit of the rank is 0, all values in the same
+    group with a 1 are greater. Then zeros and ones are partitioned in order, and the search continues in the part with
+    the same bit.
     """
     num_greater, low, high, level = np.zeros_like(ranks), np.zeros_like(ranks), ends, ranks
     for bit in range(len(ranks).bit_length() - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Built-in traces, generated from a seed: no recording of anybody, and said to be so wherever they are shown."""
+"""Built-in traces, generated from a seed. They are synthetic, and labelled as such wherever they are shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kvviz.messages import shown
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, Request
 
-#: Length of the bench's trace.
+#: Length of the benchmark's trace.
 BENCH_REFERENCES, BENCH_REQUESTS = 280_000, 12_000
 _DAY_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A trace that `make` draws from `seed`, the same each time. `about`: how, in one sentence."""
+    """A trace that `make` generates from `seed`, always the same. `about` describes it in one sentence."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Generated:
 
 
 class _Chain:
-    """A growing prompt: whole blocks have ids, and of a block that is not full a new one is made each time."""
+    """A growing prompt: full blocks keep their ids, and a partial block gets a new id for each request."""
 
     def __init__(self, ids: _Ids, parent: _Chain | None = None) -> None:
         self._ids = ids
@@ -113,7 +113,7 @@ def _documents(chance: random.Random) -> Iterator[Request]:
         document = _Chain(ids)
         document.add(int(chance.lognormvariate(9.6, 0.6)))
         documents.append(document)
-    for _ in range(4):  # each round asks every document, in the same order
+    for _ in range(4):  # each round asks about every document, in the same order
         for document in documents:
             now += 1_000 * chance.expovariate(1 / 3)
             question = _Chain(ids, document)
@@ -123,7 +123,7 @@ def _documents(chance: random.Random) -> Iterator[Request]:
 
 
 def _bench(chance: random.Random) -> Iterator[Request]:
-    """Chains of a tree of chats until there are as many references as asked for."""
+    """Chains of a tree of chats, up to the required number of references."""
     ids, left = _Ids(), BENCH_REFERENCES
     chains: list[list[int]] = []
     for number in range(BENCH_REQUESTS):
@@ -144,39 +144,39 @@ def _bench(chance: random.Random) -> Iterator[Request]:
 CHATS = Generated(
     "chats",
     "A day of chats",
-    "1,500 chats over a day, most of them in the afternoon; each begins with one of four system prompts of 1,100 to "
-    "7,800 tokens and goes on with all of its earlier text, after a minute or two or, three times in ten, after hours.",
+    "1,500 chats over a day, most of them in the afternoon. Each starts with one of four system prompts of 1,100 to "
+    "7,800 tokens and continues with its whole history, after a minute or two or, three times in ten, after hours.",
     1,
     _chats,
 )
 AGENTS = Generated(
     "agents",
     "An agent tree",
-    "90 tasks behind the same 9,000 tokens of tools; each grows a tree of 20 to 70 steps, and a step goes on from one "
-    "of the last six, so branches share their beginnings.",
+    "90 tasks that share 9,000 tokens of tool definitions. Each grows a tree of 20 to 70 steps, and a step continues "
+    "one of the last six, so branches share prefixes.",
     2,
     _agents,
 )
 DOCUMENTS = Generated(
     "documents",
     "A batch of documents",
-    "160 documents of some 15,000 tokens, asked in the same order in four rounds: a loop, the worst case of LRU while "
-    "the cache is smaller than all documents together.",
+    "160 documents of about 15,000 tokens, queried in the same order in four rounds: a loop, the worst case for LRU "
+    "as long as the cache is smaller than all documents together.",
     3,
     _documents,
 )
-BENCH = Generated("bench", "The bench", "A tree of chats, 12,000 requests with 280,000 references.", 4, _bench)
+BENCH = Generated("bench", "Benchmark", "A tree of chats: 12,000 requests with 280,000 references.", 4, _bench)
 
 GENERATED = (CHATS, AGENTS, DOCUMENTS)
 
 
 def find_generated(name: str) -> Generated:
-    """One of `GENERATED`. Raises `TraceError` for another name."""
+    """Return one of `GENERATED`. Raises `TraceError` for an unknown name."""
     found = next((made for made in GENERATED if made.name == name), None)
     if found is None:
         raise TraceError(
-            f"There is no trace {shown(name)} here (any more); choose one of "
-            f"{', '.join(made.name for made in GENERATED)}, or give the file again.",
+            f"The trace {shown(name)} doesn't exist or is no longer kept; choose one of "
+            f"{', '.join(made.name for made in GENERATED)}, or upload the file again.",
             code="no_such_trace",
         )
     return found

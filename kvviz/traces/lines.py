@@ -1,4 +1,4 @@
-"""Lines of a trace: from a file, plain or gzip, to requests that have been checked. Text is streamed."""
+"""Lines of a trace: streams a plain or gzip file to validated requests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kvviz.messages import shown
 
 DEFAULT_BLOCK_SIZE = 512
 MAX_BLOCK_SIZE = 2**20
-#: Tokens of one prompt or answer.
+#: Maximum number of tokens in a prompt or an answer.
 MAX_LENGTH = 2**31 - 1
 MAX_TIMESTAMP = 2.0**53
-#: A longer line is skipped and counted as bad, however long it goes on. A prompt of 4 million tokens fits.
+#: Longer lines are skipped and counted as bad. A prompt of 4 million tokens fits.
 MAX_LINE_BYTES = 8 * 2**20
-#: How many bad lines are told one by one.
+#: Number of bad lines reported individually.
 NUM_FAULTS_SHOWN = 5
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -33,7 +33,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One line. `timestamp` as in the file (milliseconds in public traces), lengths in tokens, hashes below 2⁶⁴."""
+    """One line: `timestamp` as in the file (milliseconds in public traces), lengths in tokens, hashes below 2⁶⁴."""
 
     timestamp: float
     input_length: int
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(slots=True)
 class Faults:
-    """Bad lines: how many, and the first of them as (line number from 1, what is wrong)."""
+    """Bad lines: their number, and the first of them as (line number from 1, problem)."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
@@ -54,17 +54,18 @@ class Faults:
             self.first.append((line, sentence))
 
     def sentences(self) -> list[str]:
-        """The first of them, and how many more there are."""
-        told = [f"line {line}: {sentence}" for line, sentence in self.first]
-        more = self.count - len(told)
-        return [*told, f"lines after them: {more:,} more"] if more else told
+        """Describe the first bad lines, and count the others."""
+        described = [f"line {line}: {sentence}" for line, sentence in self.first]
+        more = self.count - len(described)
+        return [*described, f"lines after these: {more:,} more"] if more else described
 
 
 class LineReader:
-    """Reads the requests of one trace in the order of the file.
+    """Reads the requests of one trace in file order.
 
-    `block_size` (tokens) is that of the first request, or the given one when it names none; lines that name another
-    are bad. `on_bytes` gets the bytes read so far. When `stop()` is true the reading ends, and `is_stopped` is true.
+    `block_size` (tokens) is that of the first request, or the given one if the request has none. Lines with another
+    block size are bad. `on_bytes` is called with the number of bytes read so far. Reading ends when `stop()` returns
+    true; `is_stopped` is then true.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class LineReader:
     ) -> None:
         if not 1 <= block_size <= MAX_BLOCK_SIZE:
             raise TraceError(
-                f"A block has 1 to {MAX_BLOCK_SIZE:,} tokens, but {shown(block_size)} came; give another block size.",
+                f"Block size must be 1–{MAX_BLOCK_SIZE:,} tokens (got {shown(block_size)}).",
                 code="bad_setting",
             )
         self.block_size = block_size
@@ -86,7 +87,7 @@ class LineReader:
         self._on_bytes, self._stop = on_bytes, stop
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Request]:
-        """The requests of an open file. Raises `TraceError` when it ends in the middle or has no request at all."""
+        """Read requests from an open file. Raises `TraceError` if it is truncated or has no valid request."""
         text = _text(file)
         number = 0
         try:
@@ -95,7 +96,7 @@ class LineReader:
                     return
                 number += 1
                 if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-                    self.faults.add(number, f"a line has at most {MAX_LINE_BYTES:,} bytes, but this one has more")
+                    self.faults.add(number, f"expected at most {MAX_LINE_BYTES:,} bytes, got more")
                     while line and not line.endswith(b"\n") and not self._stopped():
                         line = text.readline(MAX_LINE_BYTES)
                         self._tell(file)
@@ -107,7 +108,7 @@ class LineReader:
                     yield request
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise TraceError(
-                f"{name} is damaged after line {number:,}: its gzip data end too early or are wrong; fetch it again.",
+                f"{name} is damaged after line {number:,}: its gzip data is truncated or invalid; download it again.",
             ) from error
         except OSError as error:
             raise _unreadable(name, error) from error
@@ -128,7 +129,7 @@ class LineReader:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError:
-            self.faults.add(number, "a JSON object is expected, but this is no JSON")
+            self.faults.add(number, "expected a JSON object, got invalid JSON")
             return None
         try:
             request = _checked(value)
@@ -146,13 +147,13 @@ class LineReader:
         if not self.num_requests:
             self.block_size = size
         elif size != self.block_size:
-            raise _Bad(f"block_size {self.block_size:,} is expected as before, but {size:,} came")
+            raise _Bad(f"expected block_size {self.block_size:,} as in earlier lines, got {size:,}")
 
 
 def open_trace(path: Path, name: str | None = None) -> IO[bytes]:
-    """The file, open for reading; `name` is what errors call it, by default the path.
+    """Open a trace file. Errors call it `name`, by default its path.
 
-    Raises `TraceError` in one sentence when it cannot be.
+    Raises `TraceError` if it is unreadable.
     """
     try:
         return path.open("rb")
@@ -161,11 +162,11 @@ def open_trace(path: Path, name: str | None = None) -> IO[bytes]:
 
 
 class _Bad(Exception):
-    """What is wrong with a line."""
+    """The problem with a line."""
 
 
 def _text(file: IO[bytes]) -> IO[bytes]:
-    """The file's text: gzip is known by its first bytes, whatever the file is called."""
+    """Decompress gzip, recognised by its first bytes regardless of the file name."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(file)  # type: ignore[type-var]
     is_gzip = buffered.peek(2)[:2] == _GZIP_MAGIC
     return gzip.GzipFile(fileobj=buffered) if is_gzip else buffered  # type: ignore[return-value]
@@ -173,17 +174,17 @@ def _text(file: IO[bytes]) -> IO[bytes]:
 
 def _checked(value: Any) -> Request:
     if not isinstance(value, dict):
-        raise _Bad(f"a JSON object is expected, but {shown(value)} came")
+        raise _Bad(f"expected a JSON object, got {shown(value)}")
     for name in ("timestamp", "input_length", "output_length", "hash_ids"):
         if name not in value:
             raise _Bad(f"{name} is missing")
     timestamp, ids = value["timestamp"], value["hash_ids"]
     if type(timestamp) not in (int, float) or not 0 <= timestamp <= MAX_TIMESTAMP or not math.isfinite(timestamp):
-        raise _Bad(f"timestamp: a number of at least 0 is expected, but {shown(timestamp)} came")
+        raise _Bad(f"timestamp: expected a number of at least 0, got {shown(timestamp)}")
     for name in ("input_length", "output_length"):
         _check_whole(name, value[name], 0, MAX_LENGTH)
     if not isinstance(ids, list):
-        raise _Bad(f"hash_ids: a list is expected, but {shown(ids)} came")
+        raise _Bad(f"hash_ids: expected a list, got {shown(ids)}")
     try:
         hashes = array("Q", ids)
         wrong = set(map(type, ids)) - {int}
@@ -191,22 +192,22 @@ def _checked(value: Any) -> Request:
         wrong = {object}
     if wrong:
         culprit = next(each for each in ids if type(each) is not int or not 0 <= each < 2**64)
-        raise _Bad(f"hash_ids: whole numbers from 0 to 2⁶⁴ − 1 are expected, but {shown(culprit)} came")
+        raise _Bad(f"hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got {shown(culprit)}")
     return Request(float(timestamp), value["input_length"], value["output_length"], hashes)
 
 
 def _check_whole(name: str, value: Any, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise _Bad(f"{name}: a whole number from {low:,} to {high:,} is expected, but {shown(value)} came")
+        raise _Bad(f"{name}: expected a whole number from {low:,} to {high:,}, got {shown(value)}")
 
 
 def _nothing(name: str, faults: Faults) -> str:
     if not faults.count:
-        return f"{name} is empty; a trace has one JSON object a line, see docs/traces.md."
+        return f"{name} is empty; a trace has one JSON object per line, see docs/traces.md."
     line, sentence = faults.first[0]
-    return f"{name} has no request in its {faults.count:,} lines (line {line}: {sentence}); see docs/traces.md."
+    return f"{name} has no valid request in its {faults.count:,} lines (line {line}: {sentence}); see docs/traces.md."
 
 
 def _unreadable(name: str, error: Exception) -> TraceError:
-    reason = (error.strerror if isinstance(error, OSError) else None) or "no such name"
-    return TraceError(f"{name} cannot be read ({reason}); name a .jsonl or .jsonl.gz file.", code="no_file")
+    reason = (error.strerror if isinstance(error, OSError) else None) or "no such file"
+    return TraceError(f"Can't read {name} ({reason}); use a .jsonl or .jsonl.gz file.", code="no_file")

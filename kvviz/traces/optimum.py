@@ -1,4 +1,4 @@
-"""The clairvoyant optimum: what is needed again last leaves first. No cache of the same size finds more."""
+"""The clairvoyant optimum: evicts the block needed furthest in the future. No cache of the same size has more hits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from kvviz.traces.trace import StoredTrace
 
 _BLOCK_BITS = 31
 _BLOCK_MASK = 2**_BLOCK_BITS - 1
-#: The heap is made anew when so many times the blocks of the cache, and `_SLACK` more, are in it.
+#: The heap is rebuilt when it holds this many times the blocks of the cache, plus `_SLACK`.
 _MOST_STALE = 1.25
 _SLACK = 2**13
 
 
 class Optimum:
-    """Belady's choice on the references in the order of the chains.
+    """Belady's algorithm on the references in chain order.
 
-    References of one request are numbered along its chain, so of blocks that the same request needs next the one
-    further down its chain leaves first. Blocks that nobody needs again leave before all others, the latest first.
+    References of one request are numbered along its chain. Of the blocks that the same request needs next, the one
+    further down its chain is evicted first. Blocks that are never needed again are evicted before all others, the
+    latest first.
     """
 
     def __init__(self, capacity: int, trace: StoredTrace) -> None:
@@ -30,7 +31,7 @@ class Optimum:
         self._next_use = trace.next_use
         self._is_in = bytearray(trace.num_blocks)
         self._unneeded: list[int] = []
-        self._heap: list[int] = []  # what is needed last comes first; uses that have passed come last
+        self._heap: list[int] = []  # needed furthest in the future first; past uses come last
 
     def replay(self, batch: Batch) -> list[int]:
         is_in, unneeded, heap = self._is_in, self._unneeded, self._heap

@@ -1,4 +1,4 @@
-"""What a simulation found: counts of one cache over one trace, and how they came about over time."""
+"""Simulation results: counts for one cache over one trace, in total and over time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import numpy as np
 from kvviz.traces.batches import Batch, Ints
 from kvviz.traces.caches import Cache
 
-#: A course has so many points at most, and half as many or more once there are enough requests.
+#: Maximum number of points of a course. With enough requests, it has at least half as many.
 MAX_POINTS = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One policy at one capacity (`blocks`, 0: unbounded), over the `requests` that were read.
+    """One policy at one capacity (`blocks`, 0: unbounded) over `requests`.
 
-    `hit_tokens` of `total_tokens`; `hit_blocks` of `references`, the hashes of all requests together. `evictions`: how
-    often a block left that was in the cache or had come in with the same request. `distinct_blocks`: in the trace.
-    `is_partial`: it was stopped, and all counts are of the requests up to there.
+    - `hit_tokens` of `total_tokens`.
+    - `hit_blocks` of `references`, the hashes of all requests.
+    - `evictions`: number of evicted blocks, including blocks of the request being processed.
+    - `distinct_blocks`: distinct blocks in the trace.
+    - `is_partial`: the run was stopped; all counts cover the requests up to there.
     """
 
     policy: str
@@ -37,21 +39,21 @@ class Result:
 
     @property
     def hit_rate(self) -> float:
-        """Share of the prompt tokens that were found; 0 when there are none."""
+        """Share of the prompt tokens that hit; 0 if there are none."""
         return self.hit_tokens / self.total_tokens if self.total_tokens else 0.0
 
     @property
     def block_hit_rate(self) -> float:
-        """Share of the references to blocks that were found; 0 when there are none."""
+        """Share of the block references that hit; 0 if there are none."""
         return self.hit_blocks / self.references if self.references else 0.0
 
     def saved_s(self, tokens_per_s: float) -> float:
-        """Seconds of prefill that the hits save when it computes `tokens_per_s`."""
+        """Seconds of prefill that the hits save at `tokens_per_s`."""
         return self.hit_tokens / tokens_per_s
 
 
 class Tally:
-    """Adds up batches: those of every cache (`count`), and what one cache found (`add`)."""
+    """Sums over batches: their requests (`count`), and the hits of one cache (`add`)."""
 
     def __init__(self) -> None:
         self.requests = self.total_tokens = self.references = self.num_blocks = 0
@@ -65,7 +67,7 @@ class Tally:
         self.num_blocks = max(self.num_blocks, int(batch.blocks.max(initial=-1)) + 1)
 
     def add(self, batch: Batch, found: list[int], block_size: int) -> None:
-        """What a cache found for each request of the batch; `found` as `Cache.replay` gives it."""
+        """Add the hits of a cache for each request of a batch, as returned by `Cache.replay`."""
         lengths = batch.hit_lengths(found)
         tokens = np.minimum(lengths * block_size, batch.input_lengths)
         self.hit_blocks += int(lengths.sum())
@@ -90,9 +92,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Course:
-    """Tokens and hit tokens over the requests, in order: bins of equally many requests, at most `MAX_POINTS` of them.
+    """Tokens and hit tokens over the requests, in bins of equally many requests, at most `MAX_POINTS` of them.
 
-    When there are more, two neighbours become one, so memory stays the same.
+    When there are more, neighbouring bins are merged, so memory stays constant.
     """
 
     requests_per_point: int = 1
@@ -102,7 +104,7 @@ class Course:
     _open: int = 0
 
     def add(self, timestamps: np.ndarray[Any, Any], tokens: Ints, hits: Ints) -> None:
-        """The requests that follow."""
+        """Add the next requests."""
         done = 0
         while done < len(tokens):
             if not self._open:

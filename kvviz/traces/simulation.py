@@ -1,4 +1,4 @@
-"""Simulations: a trace through a cache of one policy and one capacity, or of many capacities."""
+"""Simulations: runs a trace through a cache with one policy, at one or many capacities."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kvviz.traces.sweeps import LruSweep
 from kvviz.traces.trace import StoredTrace, Trace
 
 POLICIES = ("lru", "fifo", "lfu", "random", "optimum")
-#: What other programs call them.
+#: Names of the policies in other programs.
 OTHER_NAMES = {"opt": "optimum", "optimal": "optimum", "belady": "optimum"}
 MAX_CAPACITY = 2**53
-#: How many capacities one sweep may have.
+#: Maximum number of capacities in a sweep.
 MAX_SWEEP = 200
 
 Stop = Callable[[], bool]
@@ -33,10 +33,10 @@ class Run:
 
 
 def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: Stop = lambda: False) -> Run:
-    """A trace through one cache of `capacity` blocks (0: unbounded).
+    """Run a trace through one cache of `capacity` blocks (0: unbounded).
 
-    The optimum needs a `StoredTrace`. `seed` is that of the random policy. When `stop()` is true after a batch, the
-    counts are those up to there. Raises `TraceError`.
+    The optimum needs a `StoredTrace`. `seed` is used by the random policy. If `stop()` returns true after a batch, the
+    counts cover the batches so far. Raises `TraceError`.
     """
     policy = check_policy(policy)
     cache = _cache(trace, policy, check_capacity(capacity), seed)
@@ -53,10 +53,10 @@ def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: S
 def sweep(
     trace: Trace, policy: str, capacities: Sequence[int], *, seed: int = 0, stop: Stop = lambda: False
 ) -> list[Result]:
-    """A trace through caches of several capacities: LRU in one pass, the others one after the other.
+    """Run a trace through caches of several capacities: LRU in one pass, the others one by one.
 
-    When `stop()` is true after a batch, the results of LRU are those up to there; of the others the last one is, and
-    the capacities that follow are missing. Raises `TraceError`.
+    If `stop()` returns true after a batch, the results of LRU cover the batches so far. For other policies, the last
+    result is partial and the remaining capacities are missing. Raises `TraceError`.
     """
     check_capacities(capacities)
     if check_policy(policy) == "lru":
@@ -70,7 +70,7 @@ def sweep(
 
 
 def sweep_lru(trace: Trace, capacities: Sequence[int], *, stop: Stop = lambda: False) -> LruSweep:
-    """The pass of all capacities under LRU, with the reuse distances of the trace."""
+    """Run all capacities under LRU in one pass, and count the reuse distances of the trace."""
     one_pass = LruSweep(check_capacities(capacities))
     for batch in trace:
         one_pass.replay(batch, trace.block_size)
@@ -80,32 +80,30 @@ def sweep_lru(trace: Trace, capacities: Sequence[int], *, stop: Stop = lambda: F
 
 
 def check_policy(policy: str) -> str:
-    """The name of a policy, by that name or another of `OTHER_NAMES`. Raises `TraceError` for one that is not known."""
+    """Return the canonical name of a policy; accepts `OTHER_NAMES`. Raises `TraceError` if it is unknown."""
     name = policy.lower()
     if OTHER_NAMES.get(name, name) not in POLICIES:
         raise TraceError(
-            f"The policy must be {', '.join(POLICIES)}, but {shown(policy)} came; choose one of them.",
+            f"Policy must be one of {', '.join(POLICIES)} (got {shown(policy)}).",
             code="bad_setting",
         )
     return OTHER_NAMES.get(name, name)
 
 
 def check_capacity(capacity: int) -> int:
-    """A number of blocks, 0 for no limit. Raises `TraceError` for another."""
+    """Validate a number of blocks; 0 means unlimited. Raises `TraceError`."""
     if not 0 <= capacity <= MAX_CAPACITY:
         raise TraceError(
-            f"A cache has 0 (no limit) to {MAX_CAPACITY:,} blocks, but {shown(capacity)} came; give another number.",
+            f"Cache size must be 0 (unlimited) to {MAX_CAPACITY:,} blocks (got {shown(capacity)}).",
             code="bad_setting",
         )
     return capacity
 
 
 def check_capacities(capacities: Sequence[int]) -> Sequence[int]:
-    """Numbers of blocks of a sweep. Raises `TraceError`."""
+    """Validate the numbers of blocks for a sweep. Raises `TraceError`."""
     if not 1 <= len(capacities) <= MAX_SWEEP:
-        raise TraceError(
-            f"A sweep has 1 to {MAX_SWEEP} capacities, but {len(capacities):,} came; give fewer.", code="bad_setting"
-        )
+        raise TraceError(f"A sweep must have 1–{MAX_SWEEP} capacities (got {len(capacities):,}).", code="bad_setting")
     for capacity in capacities:
         check_capacity(capacity)
     return capacities

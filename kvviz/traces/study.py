@@ -1,4 +1,4 @@
-"""A study of one trace for a page: its figures, every policy over capacities, and each policy at one capacity."""
+"""A study of one trace for the page: its figures, each policy over capacities, and each policy at one capacity."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from kvviz.traces.results import Result
 from kvviz.traces.simulation import POLICIES, simulate, sweep_lru
 from kvviz.traces.trace import StoredTrace, Trace, TraceFile
 
-#: Capacities of a curve, from a share of the distinct blocks up to all of them, evenly on a logarithmic axis.
+#: Capacities of a curve, from a fraction of the distinct blocks to all of them, evenly spaced on a logarithmic axis.
 NUM_CAPACITIES = 17
-#: LRU has so many, as one pass gives them all; those of the others are among them.
+#: Number of capacities for LRU, which computes them in one pass. Those of the other policies are a subset.
 LRU_FACTOR = 5
 SMALLEST_SHARE = 512
-#: Capacity when nobody says: one block of so many.
+#: The default capacity is the number of distinct blocks divided by this.
 DEFAULT_SHARE = 12
-#: References that a page may ask about, those of a file included.
+#: Maximum number of references in a trace for the page, including uploaded files.
 MAX_STUDY_REFERENCES = 3_000_000
 
-#: A part of the study: what it is, of which policy ("" for the trace), and its JSON data.
+#: A part of the study: its kind, its policy ("" for the trace), and its JSON data.
 Part = tuple[str, str, Any]
 Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a trace. The capacity is `blocks` (0: no limit), or what fits into `memory_bytes` of a model."""
+    """Settings of a study. The capacity is `blocks` (0: unlimited), or what fits in `memory_bytes` for a model."""
 
     policies: tuple[str, ...] = POLICIES
     seed: int = 0
@@ -41,7 +41,7 @@ class Question:
     dtype: str = "bf16"
 
     def capacity(self, block_size: int, distinct_blocks: int) -> int:
-        """Blocks of the cache; by default a twelfth of the trace's. Raises `KvvizError` as `blocks_in` does."""
+        """Blocks of the cache; by default, a twelfth of the trace's. Raises `KvvizError` like `blocks_in`."""
         if self.memory_bytes:
             return blocks_in(self.memory_bytes, self.model_id, self.dtype, block_size)
         return max(1, distinct_blocks // DEFAULT_SHARE) if self.blocks is None else self.blocks
@@ -54,9 +54,9 @@ def capacities_of(distinct_blocks: int, num_steps: int = NUM_CAPACITIES) -> list
 
 
 def study(trace: Trace, question: Question, progress: Progress) -> Iterator[Part]:
-    """The parts of the answer, as they are found. Raises `KvvizError`.
+    """Yield the parts of a study as they are computed. Raises `KvvizError`.
 
-    `summary` of the trace, then for each policy its `point` at the capacity asked for and its `curve`.
+    The `summary` of the trace comes first, then for each policy its `point` at the chosen capacity and its `curve`.
     """
     progress(0.0, "reading")
     stored = StoredTrace.of(trace, MAX_STUDY_REFERENCES)
@@ -88,7 +88,7 @@ def study(trace: Trace, question: Question, progress: Progress) -> Iterator[Part
 
 
 def summary_of(stored: StoredTrace, faults: Faults, unbounded: Result, reuse: list[int]) -> dict[str, Any]:
-    """Figures of the trace; `unbounded` is a result at which nothing has to leave."""
+    """Figures of the trace. `unbounded` is a result without evictions."""
     return {
         "requests": unbounded.requests,
         "total_tokens": unbounded.total_tokens,
@@ -105,7 +105,7 @@ def summary_of(stored: StoredTrace, faults: Faults, unbounded: Result, reuse: li
 
 
 def point_of(stored: StoredTrace, policy: str, capacity: int, seed: int) -> dict[str, Any]:
-    """Counts of one policy at one capacity, with its course: [timestamp, tokens, hit tokens] of each bin."""
+    """Counts of one policy at one capacity, with its course: [timestamp, tokens, hit tokens] for each bin."""
     run = simulate(stored, policy, capacity, seed=seed)
     return {**asdict(run.result), "hit_rate": run.result.hit_rate, "course": run.course.points()}
 

@@ -1,4 +1,4 @@
-"""LRU caches of many sizes in one pass, and how far apart the uses of a block are."""
+"""LRU caches of many sizes in one pass, and the reuse distances of blocks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kvviz.traces.batches import Batch, Ints
 from kvviz.traces.distances import NEVER, StackDistances
 from kvviz.traces.results import Result, Tally
 
-#: Reuse distances are counted up to each power of two.
+#: Reuse distances are counted in bins up to each power of two.
 NUM_POWERS = 31
 
 
 class LruSweep:
-    """Counts for every capacity what a direct run of `kvviz.traces.caches.Lru` would.
+    """For every capacity, the same counts as a direct run of `kvviz.traces.caches.Lru`.
 
-    A block is cached in C blocks when its depth is at most C, so a prefix is hit up to its first greater depth.
-    `reuse` int64 [`NUM_POWERS` + 1]: references whose depth is in (2^(i−1), 2^i]; the last: never used before.
+    A cache of C blocks holds a block if its depth is at most C, so a prefix hits up to its first greater depth.
+    `reuse` int64 [`NUM_POWERS` + 1]: references with a depth in (2^(i−1), 2^i]; the last bin: never used before.
     """
 
     def __init__(self, capacities: Sequence[int]) -> None:
@@ -37,7 +37,7 @@ class LruSweep:
         depths = self._distances.depths(batch)
         counts = np.diff(batch.starts)
         request = np.repeat(np.arange(len(counts)), counts)
-        needed = np.maximum.accumulate((request << 32) | depths) & 0xFFFFFFFF  # the greatest up to here in its chain
+        needed = np.maximum.accumulate((request << 32) | depths) & 0xFFFFFFFF  # running maximum along the chain
         begins = batch.positions
         ends = np.empty(len(depths), np.int64)
         ends[:-1] = begins[1:]

@@ -1,4 +1,4 @@
-"""Traces that can be read several times: from a file, which stays there, or from memory."""
+"""Traces that can be read repeatedly, from a file or from memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ MAX_REFERENCES = 2**31 - 2
 
 
 class Trace(Protocol):
-    """Requests in batches, the same each time it is read. `block_size` (tokens) is right once the first batch came."""
+    """Requests in batches, the same on every reading. `block_size` (tokens) is valid after the first batch."""
 
     @property
     def block_size(self) -> int:
-        """Tokens of a block."""
+        """Tokens per block."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """Read it from the start."""
+        """Read the trace from the start."""
 
 
 class TraceFile:
-    """A trace in a file, `.jsonl` or gzip. `faults` are those of the first reading.
+    """A trace in a `.jsonl` or gzip file. `faults` are the bad lines of the first reading.
 
-    `on_bytes` gets how much of the file has been read, after each line. When `stop()` is true the reading ends early,
-    with what has come so far, and `is_partial` is true. `name` is what errors call it, by default the path.
+    `on_bytes` is called with the number of bytes read after each line. Reading ends early when `stop()` returns true;
+    `is_partial` is then true. Errors call the file `name`, by default its path.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TraceFile:
         self.name = str(path) if name is None else name
         self.faults = Faults()
         self.is_partial = False
-        self._reader = LineReader(block_size)  # checks the block size, too
+        self._reader = LineReader(block_size)  # also checks the block size
         self._default = block_size
         self._numbering = Numbering()
         self._on_bytes, self._stop = on_bytes, stop
@@ -58,7 +58,7 @@ class TraceFile:
         return self._reader.block_size
 
     def __iter__(self) -> Iterator[Batch]:
-        """Read it from the start. Raises `TraceError`."""
+        """Read the trace from the start. Raises `TraceError`."""
         self._reader = LineReader(self._default, on_bytes=self._on_bytes, stop=self._stop)
         if not self._num_readings:
             self.faults = self._reader.faults
@@ -70,9 +70,9 @@ class TraceFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTrace:
-    """All batches of a trace in memory, and for each of its R references the next one of the same block.
+    """All batches of a trace in memory, with the next reference to the same block for each of its R references.
 
-    `next_use` int32 [R]: its number among all references, R when there is none.
+    `next_use` int32 [R]: number of that reference among all references, or R if there is none.
     """
 
     batches: tuple[Batch, ...]
@@ -82,20 +82,19 @@ class StoredTrace:
 
     @classmethod
     def of(cls, trace: Trace, max_references: int = MAX_REFERENCES) -> StoredTrace:
-        """Read it into memory. Raises `TraceError` when there are more references, and as the trace does."""
+        """Read a trace into memory. Raises `TraceError` if it has too many references, and as the trace does."""
         kept, num_references = [], 0
         for batch in trace:
             num_references += len(batch.blocks)
             if num_references > max_references:
                 raise TraceError(
-                    f"A trace may have {max_references:,} references to blocks here, but this one has more; "
-                    "use its beginning only.",
+                    f"The trace has more than {max_references:,} block references; use only the start of it.",
                     code="too_large",
                 )
             kept.append(batch)
         num_blocks = 1 + max((int(batch.blocks.max(initial=-1)) for batch in kept), default=-1)
         next_use = np.empty(num_references, np.int32)
-        seen = np.full(num_blocks, num_references, np.int64)  # by block: where it is used next
+        seen = np.full(num_blocks, num_references, np.int64)  # by block: its next use
         for batch in reversed(kept):
             first = batch.first_reference
             next_use[first : first + len(batch.blocks)] = _next_in(batch.blocks, first, seen)
@@ -106,7 +105,7 @@ class StoredTrace:
 
 
 def _next_in(blocks: Numbers, first: int, seen: Ints) -> Ints:
-    """Next use of each reference; `seen` is that behind these references, and then that before them."""
+    """Next use of each reference. `seen` is the next use after these references, and is updated to that before them."""
     order = order_of(blocks)
     sorted_blocks = blocks[order]
     following = np.empty(len(blocks), np.int64)

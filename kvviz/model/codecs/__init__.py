@@ -1,4 +1,4 @@
-"""Codecs by name. Each module of this package registers its own, so that a new one needs a module and nothing else."""
+"""Codecs by name. Each module in this package registers its own, so a new codec needs only a module."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Codecs: how the K and V of a layer are stored in the pool, encoded when they are written and decoded when read.
+"""Codecs: how the K and V of a layer are stored in the pool. They are encoded on write and decoded on read.
 
 Dimension key: n blocks · h KV heads · t tokens of a block · d head dimension.
 """
@@ -18,9 +18,9 @@ from kvviz.model.geometry import LayerGeometry, ModelGeometry
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A tensor that a codec keeps for each block of a layer.
+    """A tensor that a codec stores for each block of a layer.
 
-    Of a codec that encodes each token by itself (`grain` 1) the shape is (any, block size, any).
+    For a codec that encodes each token separately (`grain` 1), the shape is (any, block size, any).
     """
 
     shape: tuple[int, ...]
@@ -35,33 +35,34 @@ class Rotated(Protocol):
     """Rotary position embedding of a model's keys."""
 
     def rotate(self, keys: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Turn keys [..., d] by `positions` (which broadcast to [...]) further; negative ones turn back."""
+        """Rotate keys [..., d] by `positions` (broadcast to [...]); negative positions rotate back."""
 
 
 class Calibrated(Protocol):
-    """The model as a codec may look at it before the first entry is stored."""
+    """The model as a codec sees it before the first entry is stored."""
 
     @property
     def geometry(self) -> ModelGeometry:
-        """What the model caches."""
+        """Geometry of the model's cache."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """What its entries are computed in."""
+        """Dtype in which its entries are computed."""
 
     def rotation(self) -> Rotated:
-        """How its keys are rotated. Raises `ModelError` when they are not, or not in a way that can be undone."""
+        """The rotation of its keys. Raises `ModelError` if they aren't rotated, or the rotation can't be undone."""
 
     def sample_entries(self) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Keys [h, t, d], values [h, t, d] and positions [t] of a calibration text in each stored layer."""
+        """Keys [h, t, d], values [h, t, d] and positions [t] of a calibration text in each layer with entries."""
 
 
 class Codec(Choice):
     """How the entries of every layer are stored.
 
-    `grain`: tokens that are encoded together, a divisor of the block size; 1: each by itself, at once. `recent`: so
-    many of a sequence's newest tokens are kept in full precision. A codec with neither needs no full-precision part.
-    Both, and `parts`, hold from `prepare` on. `dtype`: of the entries that come and go; `layers`: the stored ones.
+    `grain`: number of tokens encoded together, a divisor of the block size; 1: each one separately and at once.
+    `recent`: number of a sequence's newest tokens kept in full precision. A codec with neither needs no full-precision
+    part. Both, and `parts`, are valid after `prepare`. `dtype`: dtype of entries before encoding and after decoding;
+    `layers`: the layers with entries.
     """
 
     grain: int = 1
@@ -70,30 +71,30 @@ class Codec(Choice):
     layers: dict[int, LayerGeometry]
 
     def prepare(self, model: Calibrated, block_size: int) -> None:
-        """Look at the model once. Raises `ModelError` or `ConfigError` when they do not go together."""
+        """Inspect the model once. Raises `ModelError` or `ConfigError` if the codec doesn't support it."""
         self.dtype = model.dtype
         self.layers = {layer.index: layer for layer in model.geometry.stored_layers}
 
     @abstractmethod
     def parts(self, layer: LayerGeometry, block_size: int) -> tuple[Part, ...]:
-        """What a block of that layer takes."""
+        """Parts of a block of that layer."""
 
     @abstractmethod
     def encode(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Keys and values [n, h, t, d] at positions [n, t] as [n, *shape] for each part.
+        """Encode keys and values [n, h, t, d] at positions [n, t] as [n, *shape] for each part.
 
-        With `grain` 1 t may be less than a block (1), and the middle dimension of each part is t then.
+        With `grain` 1, t may be less than a block (1), and then replaces the middle dimension of each part.
         """
 
     @abstractmethod
     def decode(
         self, layer: int, parts: tuple[torch.Tensor, ...], positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The inverse, as near as it comes: keys and values [n, heads, t, d] in `dtype`.
+        """Decode to keys and values [n, heads, t, d] in `dtype`, as close to the originals as possible.
 
-        `heads` is h, but for a codec that regroups them (family `heads`) as many as it stores.
+        `heads` is h, except for a codec that regroups heads (family `heads`): there it is the number stored.
         """
 
 

@@ -1,4 +1,4 @@
-"""Floating-point codecs: every number by itself, in fewer bits."""
+"""Floating-point codecs: each number on its own, in fewer bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvviz.model.geometry import LayerGeometry
 
 
 class Float(Codec):
-    """Casts to `stored`; what lies beyond its range becomes its largest number."""
+    """Casts to `stored`; numbers beyond its range become its largest number."""
 
     family = "bits"
     stored: torch.dtype
@@ -34,7 +34,7 @@ class Float(Codec):
     def narrow(self, entries: torch.Tensor) -> torch.Tensor:
         limit = torch.finfo(self.stored).max
         if limit < torch.finfo(entries.dtype).max:
-            entries = entries.float().clamp(-limit, limit)  # a bfloat16 cannot be clamped to the limit of float16
+            entries = entries.float().clamp(-limit, limit)  # bfloat16 can't represent the limit of float16
         return entries.to(self.stored)
 
     def widen(self, stored: torch.Tensor) -> torch.Tensor:
@@ -42,11 +42,11 @@ class Float(Codec):
 
 
 class AsComputed(Float):
-    """The model's own dtype, whatever it caches: what a pool stores that grows and that no codec was asked for."""
+    """The model's own dtype: the default of a growing pool without a codec."""
 
     name = "as-computed"
     title = "As computed"
-    about = "Every number as the model computed it."
+    about = "Every number exactly as computed by the model."
     exact = True
 
     def prepare(self, model: Calibrated, block_size: int) -> None:
@@ -60,44 +60,45 @@ class Fp32(Float):
 
     name = "fp32"
     title = "32-bit float"
-    about = "Every number as the model computed it: the yardstick for all others."
+    about = "Every number exactly as computed by the model: the baseline for all others."
     exact = True
     stored = torch.float32
 
 
 @CODECS.register
 class Bf16(Float):
-    """Two bytes, eight bits of them the exponent."""
+    """Two bytes, with an eight-bit exponent."""
 
     name = "bf16"
     title = "bfloat16"
-    about = "Half the bytes: the full range of a 32-bit float, but only two to three decimal digits."
+    about = "Half the bytes, with the full range of a 32-bit float but only two to three decimal digits."
     stored = torch.bfloat16
 
 
 @CODECS.register
 class Fp16(Float):
-    """Two bytes, five bits of them the exponent."""
+    """Two bytes, with a five-bit exponent."""
 
     name = "fp16"
     title = "16-bit float"
-    about = "Half the bytes: three to four decimal digits, but nothing beyond 65,504."
+    about = "Half the bytes, with three to four decimal digits but a maximum of 65,504."
     stored = torch.float16
 
 
 @CODECS.register
 class Fp8(Float):
-    """One byte: sign, four bits of exponent, three of fraction; scale 1."""
+    """One byte: sign, four bits of exponent, three of mantissa; scale 1."""
 
     name = "fp8"
     title = "8-bit float"
-    about = "A quarter of the bytes, as engines do with kv_cache_dtype=fp8: about one decimal digit, up to 448."
+    about = "A quarter of the bytes, with about one decimal digit up to 448, like kv_cache_dtype=fp8 in engines."
     stored = torch.float8_e4m3fn
 
     def widen(self, stored: torch.Tensor) -> torch.Tensor:
-        """Through the bits, which is four times as fast as the cast; there is no NaN among them.
+        """Widen by bit manipulation, four times as fast as the cast. There are no NaNs.
 
-        Shifted by 7 they are a 16-bit float whose exponent is 8 too small: its sign doubles into bit 14, which is none.
+        Shifted by 7, the bits are a 16-bit float whose exponent is too small by 8. The sign is duplicated in bit 14,
+        which is cleared.
         """
         bits = stored.view(torch.int8).to(torch.int16)
         bits <<= 7

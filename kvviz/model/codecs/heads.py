@@ -1,4 +1,4 @@
-"""Codecs that change how many heads of K and V are stored for the query heads to share."""
+"""Codecs that change how many K and V heads are stored for the query heads to share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvviz.model.geometry import LayerGeometry
 
 
 class Heads(Codec):
-    """Stores in the model's own dtype whatever heads `regroup` makes, and gives them back as they are stored."""
+    """Stores the heads that `regroup` returns, in the model's own dtype."""
 
     family = "heads"
 
@@ -22,18 +22,18 @@ class Heads(Codec):
         latent = next((layer.index for layer in self.layers.values() if layer.cache == "latent"), None)
         if latent is not None:
             raise ConfigError(
-                f"The lane {self.name} regroups heads of K and V, but layer {latent} of this model caches a latent in "
-                "their place; choose a model with heads in its cache, or another lane.",
+                f"The lane {self.name} regroups K and V heads, but layer {latent} of this model caches a latent; "
+                "choose a model with K and V heads, or another lane.",
                 setting=self.name,
             )
 
     @abstractmethod
     def num_heads(self, layer: LayerGeometry) -> int:
-        """Heads stored for that layer."""
+        """Number of heads stored for that layer."""
 
     @abstractmethod
     def regroup(self, layer: LayerGeometry, entries: torch.Tensor) -> torch.Tensor:
-        """[n, h, t, d] as [n, `num_heads`, t, d]."""
+        """Convert [n, h, t, d] to [n, `num_heads`, t, d]."""
 
     def parts(self, layer: LayerGeometry, block_size: int) -> tuple[Part, ...]:
         """Keys and values (`num_heads`, block size, d)."""
@@ -61,7 +61,7 @@ class Grouped(Heads):
 
     name = "gqa"
     title = "Heads as trained"
-    about = "The heads of K and V that the model was trained with, each shared by its group of query heads."
+    about = "The K and V heads the model was trained with, each shared by a group of query heads."
     exact = True
 
     def num_heads(self, layer: LayerGeometry) -> int:
@@ -77,24 +77,24 @@ class Multi(Heads):
 
     name = "mha"
     title = "One head per query head"
-    about = "K and V once for each query head, as models had before heads were shared: the same output for more bytes."
+    about = "K and V for every query head, as in multi-head attention: the same output with more bytes."
     exact = True
 
     def num_heads(self, layer: LayerGeometry) -> int:
         return layer.query_heads
 
     def regroup(self, layer: LayerGeometry, entries: torch.Tensor) -> torch.Tensor:
-        """Repeat each head for its query heads, which follow one another."""
+        """Repeat each head for its query heads, which are consecutive."""
         return entries.repeat_interleave(layer.query_heads // layer.kv_heads, 1)
 
 
 @CODECS.register
 class Single(Heads):
-    """The mean of the heads."""
+    """The mean of all heads."""
 
     name = "mqa"
     title = "One head for all"
-    about = "One head of K and V, the mean of all, for every query head: without retraining it harms the model badly."
+    about = "One K and V head, the mean of all, for every query head; without retraining, quality collapses."
 
     def num_heads(self, layer: LayerGeometry) -> int:
         return 1

@@ -1,7 +1,7 @@
-"""Integer codecs: groups of numbers on a grid between their least and their greatest.
+"""Integer codecs: groups of numbers on a grid between their minimum and maximum.
 
-Keys have channels that are large in every token, so a group is one channel of several tokens. Values have not; their
-group is several channels of one token (KIVI, arXiv 2402.02750).
+Some channels of keys are large in every token, so a group of keys is one channel of several tokens. Values have no such
+channels; a group of values is several channels of one token (KIVI, arXiv 2402.02750).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kvviz.model.choices import Option
 from kvviz.model.codecs.codec import CODECS, Calibrated, Codec, Part
 from kvviz.model.geometry import LayerGeometry
 
-#: Greatest 16-bit float, which a grid must be within.
+#: Largest 16-bit float; grids must stay within it.
 LIMIT = torch.finfo(torch.float16).max
 
 
 def quantize(numbers: torch.Tensor, dim: int, bits: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Codes (uint8), and of each group, which `dim` runs through, the step and the low end of its grid (float16).
+    """Quantise to codes (uint8), with the step and low end of each group's grid (float16). Groups span `dim`.
 
-    The low end is rounded down and the step up, so that the grid covers the group and no number within ±`LIMIT` is off
-    by more than half a step. `dim` stays, with length 1, in step and low.
+    The low end is rounded down and the step up, so that the grid covers the group, and no number within ±`LIMIT` is off
+    by more than half a step. `dim` has length 1 in step and low.
     """
     numbers = numbers.float().clamp(-LIMIT, LIMIT)
     levels = 2**bits - 1
@@ -35,7 +35,7 @@ def quantize(numbers: torch.Tensor, dim: int, bits: int) -> tuple[torch.Tensor, 
 
 
 def _round(numbers: torch.Tensor, *, up: bool) -> torch.Tensor:
-    """To the next 16-bit float in that direction. Its bits count upwards away from 0."""
+    """Round to the next 16-bit float in that direction. Its bits count upwards away from 0."""
     near = numbers.half()
     if up:
         return torch.where(near.float() < numbers, (near.view(torch.int16) + 1).view(torch.float16), near)
@@ -44,7 +44,7 @@ def _round(numbers: torch.Tensor, *, up: bool) -> torch.Tensor:
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Codes of four bits, two to a byte: of [..., d] those of the second half of d in the upper bits, [..., d / 2]."""
+    """Pack codes of four bits in pairs: [..., d] → [..., d / 2], the second half of d in the upper bits."""
     lower, upper = codes.chunk(2, -1)
     return lower | (upper << 4)
 
@@ -58,19 +58,19 @@ class Integers(Codec):
 
     family = "bits"
     options = (
-        Option(name="group", title="numbers to a group", default=32, low=4, high=256),
+        Option(name="group", title="numbers per group", default=32, low=4, high=256),
         Option(name="recent", title="newest tokens in full precision", default=16, low=0, high=4096),
     )
     bits: ClassVar[int]
     group: int
 
     def prepare(self, model: Calibrated, block_size: int) -> None:
-        """Raises `ConfigError` when groups do not divide a block, or a head's channels."""
+        """Raises `ConfigError` if groups don't divide a block or a head's channels."""
         super().prepare(model, block_size)
         self.grain = min(self.group, block_size)
         if block_size % self.grain:
             raise ConfigError(
-                f"group of the lane {self.name} is {self.group}, which must divide the block size {block_size}; "
+                f"group of the lane {self.name} must divide the block size {block_size} (got {self.group}); "
                 "choose a divisor of it, or the block size itself.",
                 setting="group",
             )
@@ -78,19 +78,19 @@ class Integers(Codec):
             (_, key_dim), (_, value_dim) = layer.key_shape, layer.value_shape
             if value_dim % min(self.group, value_dim):
                 raise ConfigError(
-                    f"group of the lane {self.name} is {self.group}, which must divide the {value_dim} channels of a "
-                    f"value in layer {layer.index}; choose a divisor of that number.",
+                    f"group of the lane {self.name} must divide the {value_dim} channels of a value in layer "
+                    f"{layer.index} (got {self.group}); choose a divisor of that number.",
                     setting="group",
                 )
             if self.bits == 4 and (key_dim % 2 or value_dim % 2):
                 raise ConfigError(
-                    f"The lane {self.name} packs two numbers to a byte, so heads must have an even number of channels, "
-                    f"but layer {layer.index} has {key_dim} and {value_dim}; choose another lane.",
+                    f"The lane {self.name} packs two numbers per byte, so heads must have an even number of channels "
+                    f"(layer {layer.index} has {key_dim} and {value_dim}); choose another lane.",
                     setting=self.name,
                 )
 
     def parts(self, layer: LayerGeometry, block_size: int) -> tuple[Part, ...]:
-        """Of keys, then of values: codes (h, block size, bytes), and step and low of each group (2, h, …)."""
+        """For keys, then values: codes (h, block size, bytes), and step and low end of each group (2, h, …)."""
         (key_heads, key_dim), (value_heads, value_dim) = layer.key_shape, layer.value_shape
         in_key, in_value = min(self.group, block_size), min(self.group, value_dim)
         return (
@@ -103,7 +103,7 @@ class Integers(Codec):
     def encode(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Whole blocks. Keys are seen as [n, h, t / grain, grain, d], values as [n, h, t, d / group, group]."""
+        """Encode whole blocks: keys as [n, h, t / grain, grain, d], values as [n, h, t, d / group, group]."""
         (num_blocks, key_heads, num_tokens, key_dim), (_, value_heads, _, value_dim) = keys.shape, values.shape
         in_value = min(self.group, value_dim)
         key_groups = keys.reshape(num_blocks, key_heads, num_tokens // self.grain, self.grain, key_dim)
@@ -142,17 +142,17 @@ class Int8(Integers):
 
     name = "int8"
     title = "8-bit integer"
-    about = "Each group of numbers on its own grid of 256 steps: under a third of the bytes, and hardly a difference."
+    about = "Each group of numbers on its own grid of 256 steps: under a third of the bytes, hardly any difference."
     bits = 8
 
 
 @CODECS.register
 class Int4(Integers):
-    """16 steps, two codes to a byte."""
+    """16 steps, two codes per byte."""
 
     name = "int4"
     title = "4-bit integer"
-    about = "Each group of numbers on its own grid of 16 steps: about a sixth of the bytes, and errors one can see."
+    about = "Each group of numbers on its own grid of 16 steps: about a sixth of the bytes, with visible errors."
     bits = 4
 
     def shrink(self, codes: torch.Tensor) -> torch.Tensor:

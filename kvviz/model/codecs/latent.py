@@ -1,4 +1,4 @@
-"""A latent in place of K and V: what is left of both when only their main directions are kept.
+"""A latent instead of K and V: both reduced to their principal components.
 
 Dimension key: w = the K and V of all heads of one token, side by side · r rank.
 """
@@ -17,7 +17,7 @@ from kvviz.model.geometry import LayerGeometry
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """From a row [w] to its latent [r], `(row - mean) @ down`, and back, `latent @ up + mean`."""
+    """Projects a row [w] to its latent [r], `(row - mean) @ down`, and back, `latent @ up + mean`."""
 
     mean: torch.Tensor
     down: torch.Tensor
@@ -25,9 +25,9 @@ class Projection:
 
     @classmethod
     def of(cls, rows: torch.Tensor, key_width: int, rank: int) -> Projection:
-        """The main directions of rows [t, w], of which the first `key_width` columns are K; each part counts alike.
+        """Principal components of rows [t, w], whose first `key_width` columns are K. K and V have equal weight.
 
-        With fewer rows than columns the directions that none of them has come last, so that rank w loses nothing.
+        With fewer rows than columns, directions absent from all rows come last, so that rank w loses nothing.
         """
         rows = rows.double()
         mean = rows.mean(0)
@@ -44,12 +44,12 @@ class Projection:
 
 @CODECS.register
 class Latent(Codec):
-    """Principal components of K, before rotation, and V together, found once from a calibration text."""
+    """Principal components of K, before rotation, and V together, computed once from a calibration text."""
 
     name = "latent"
     title = "Low-rank latent"
     family = "latent"
-    about = "One short vector per token and layer, from which K and V are rebuilt: what a trained latent does better."
+    about = "One short vector per token and layer, from which K and V are rebuilt; a trained latent does this better."
     options = (Option(name="rank", title="rank", default=128, low=1, high=8192),)
     value = "rank"
 
@@ -58,13 +58,13 @@ class Latent(Codec):
     _projections: dict[int, Projection]
 
     def prepare(self, model: Calibrated, block_size: int) -> None:
-        """Find each layer's main directions. Raises `ConfigError` for a model that caches latents itself."""
+        """Compute the components of each layer. Raises `ConfigError` for a model that caches latents itself."""
         super().prepare(model, block_size)
         own = next((layer.index for layer in self.layers.values() if layer.cache == "latent"), None)
         if own is not None:
             raise ConfigError(
-                f"The lane latent makes latents of K and V, but layer {own} of this model caches latents already; "
-                "choose a model with K and V in its cache, or another lane.",
+                f"The lane latent turns K and V into latents, but layer {own} of this model already caches latents; "
+                "choose a model that caches K and V, or another lane.",
                 setting="latent",
             )
         self._rotation = model.rotation()
@@ -102,11 +102,11 @@ class Latent(Codec):
 
 
 def _widths(layer: LayerGeometry) -> tuple[int, int]:
-    """Columns of a row that are K, and that are V."""
+    """Number of K and V columns of a row."""
     (key_heads, key_dim), (value_heads, value_dim) = layer.key_shape, layer.value_shape
     return key_heads * key_dim, value_heads * value_dim
 
 
 def _rows(keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """[..., h, t, d] each as [..., t, w]."""
+    """Convert [..., h, t, d] each to [..., t, w]."""
     return torch.cat([entries.transpose(-3, -2).flatten(-2) for entries in (keys, values)], -1)

@@ -1,4 +1,4 @@
-"""Forgetting policies by name. Each module of this package registers its own; a new one needs nothing else."""
+"""Forgetting policies by name. Each module in this package registers its own, so a new policy needs only a module."""
 
 from importlib import import_module
 from pkgutil import iter_modules

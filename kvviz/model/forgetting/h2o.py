@@ -1,4 +1,4 @@
-"""Heavy hitters: entries that got the most attention so far (H2O, arXiv 2306.14048)."""
+"""Heavy hitters: keeps the entries with the most attention so far (H2O, arXiv 2306.14048)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, h
 
 @POLICIES.register
 class HeavyHitters(Policy):
-    """Keeps, head by head, half a budget of the newest entries and half of the others with the highest sums."""
+    """Keeps in each head half a budget of the newest entries, and half of the others with the highest sums."""
 
     name = "h2o"
     title = "Heavy hitters"
     about = (
-        "Drops, in each head by itself, the older entries that got the least attention so far, which hurts when a "
-        "token matters only later."
+        "Drops in each head the older entries with the least attention so far, which hurts if a token matters only "
+        "later."
     )
     num_watched = -1
     options = (BUDGET,)

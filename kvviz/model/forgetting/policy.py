@@ -1,6 +1,6 @@
-"""Forgetting policies: which entries of a request are still read after a step.
+"""Forgetting policies: choose the entries of a request that are still read after a step.
 
-Dimension key: h KV heads · T entries that one layer of one sequence still has, oldest first.
+Dimension key: h KV heads · T entries left in one layer of one sequence, oldest first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from kvviz.model.choices import Choice, Option, Registry
 
-#: Entries that a layer keeps; most policies take it.
+#: Number of entries that a layer keeps, used by most policies.
 BUDGET = Option(name="budget", title="entries kept", default=64, low=2, high=65_536)
 
 
@@ -21,11 +21,12 @@ BUDGET = Option(name="budget", title="entries kept", default=64, low=2, high=65_
 class LayerView:
     """One layer of one request after a step.
 
-    `positions` [h, T]: of the entries that each KV head still has, ascending, the step's new ones included. `weights`
-    [h, T]: softmax weights that the watched queries of this step gave them, summed over those queries and over the
-    query heads that share a KV head. `scores` [h, T]: what `Policy.score` returned for them so far, 0 for new ones.
-    `num_queries`: how many queries were watched. `prompt_length`, `num_tokens`: tokens of the prompt, and known to be
-    computed after this step.
+    - `positions` [h, T]: positions of the entries left in each KV head, ascending, including the step's new ones.
+    - `weights` [h, T]: softmax weights from the watched queries of this step, summed over those queries and over the
+      query heads that share a KV head.
+    - `scores` [h, T]: the values last returned by `Policy.score`, 0 for new entries.
+    - `num_queries`: number of watched queries.
+    - `prompt_length`, `num_tokens`: tokens of the prompt, and tokens computed after this step.
     """
 
     positions: torch.Tensor
@@ -42,13 +43,15 @@ class LayerView:
 
 
 class Policy(Choice):
-    """Decides after each step, layer by layer, which entries stay.
+    """Chooses after each step, layer by layer, which entries stay.
 
-    `chooses_by`: whether all layers, or all heads of a layer, keep the same positions. `num_watched`: how many of a
-    step's last queries it wants to see the weights of (0: none, -1: all). `whole_prompt`: the prompt must be computed
-    in one step. `reindexed`: keys are read as if the entries that are left stood at positions 0, 1, 2 … (which needs a
-    model with rotary positions, and heads of a layer that keep the same entries). `window_size`: the policy is just a
-    sliding window of that many tokens, itself included, in every layer; then nothing else is asked of it.
+    - `chooses_by`: whether all layers, or all heads of a layer, keep the same positions.
+    - `num_watched`: how many of a step's last queries to watch (0: none, -1: all).
+    - `whole_prompt`: the prompt must be computed in one step.
+    - `reindexed`: keys are read as if the entries left were at positions 0, 1, 2 …; this needs a model with rotary
+      positions, and the same entries in all heads of a layer.
+    - `window_size`: the policy is a sliding window of that many tokens, including the current one, in every layer;
+      its other methods are not used.
     """
 
     family = "forgetting"
@@ -62,16 +65,16 @@ class Policy(Choice):
         return None
 
     def score(self, view: LayerView) -> torch.Tensor:
-        """New scores [h, T] of the entries; by default what they were, and the weights on top."""
+        """New scores [h, T] of the entries; by default, the old scores plus the weights."""
         return view.scores + view.weights
 
     @abstractmethod
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """Which entries stay: bool [h, T], as many in each head, or None for all. `view.scores` are the new ones."""
+        """Entries to keep: bool [h, T], equally many per head, or None for all. `view.scores` are the new scores."""
 
 
 def highest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """Bool [h, T]: the `count` highest scores of each row; of equal ones the earlier."""
+    """Bool [h, T]: the `count` highest scores of each row; earlier ones win ties."""
     order = scores.argsort(dim=-1, descending=True, stable=True)
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, order[:, :count], True)
 

@@ -1,4 +1,4 @@
-"""Attention sinks: the first few tokens and the newest (StreamingLLM, arXiv 2309.17453)."""
+"""Attention sinks: keeps the first few tokens and the newest (StreamingLLM, arXiv 2309.17453)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy
 
 @POLICIES.register
 class Sinks(Policy):
-    """Keeps the first `start` positions and the newest `budget` - `start` entries, at positions without a gap."""
+    """Keeps the first `start` positions and the newest `budget` - `start` entries, at consecutive positions."""
 
     name = "sinks"
     title = "Attention sinks"
     about = (
-        "Drops the middle and keeps the first few tokens, where heads put attention they have no use for, so the text "
-        "stays fluent but what stood in the middle is gone."
+        "Keeps the newest tokens and the first few, where heads put unused attention, so the text stays fluent; the "
+        "middle is lost."
     )
     chooses_by = "request"
     reindexed = True
@@ -30,8 +30,8 @@ class Sinks(Policy):
         super().__init__(**given)
         if self.budget <= self.start:
             raise ConfigError(
-                f"budget of the lane sinks must be more than start, which is {self.start}, but is {self.budget}; "
-                "choose a larger budget or a smaller start.",
+                f"budget of the lane sinks must be more than start, {self.start} (got {self.budget}); choose a larger "
+                "budget or a smaller start.",
                 setting="budget",
             )
 

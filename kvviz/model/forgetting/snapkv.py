@@ -1,4 +1,4 @@
-"""What the end of the prompt looks at, chosen once (SnapKV, arXiv 2404.14469)."""
+"""SnapKV: keeps the parts of the prompt that its end attends to, chosen once (arXiv 2404.14469)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, h
 
 @POLICIES.register
 class SnapKV(Policy):
-    """Keeps of the prompt, head by head, its last `window` entries and those they attend to, `budget` in all."""
+    """Keeps in each head the last `window` entries of the prompt and those they attend to, `budget` in all."""
 
     name = "snapkv"
     title = "Prompt compressed once"
     about = (
-        "Drops, once the prompt is read, what its last tokens pay no attention to, and nothing afterwards, which hurts "
-        "when the answer needs something that the end of the prompt did not ask for."
+        "Drops once, after the prompt, what its last tokens don't attend to, which hurts if the answer needs something "
+        "that the end of the prompt didn't ask for."
     )
     whole_prompt = True
     options = (
@@ -35,20 +35,20 @@ class SnapKV(Policy):
         super().__init__(**given)
         if self.budget <= self.window:
             raise ConfigError(
-                f"budget of the lane snapkv must be more than window, which is {self.window}, but is {self.budget}; "
-                "choose a larger budget or a smaller window.",
+                f"budget of the lane snapkv must be more than window, {self.window} (got {self.budget}); choose a "
+                "larger budget or a smaller window.",
                 setting="budget",
             )
         if self.kernel % 2 == 0:
             raise ConfigError(
-                f"kernel of the lane snapkv must be odd, but is {self.kernel}; choose {self.kernel - 1} or "
+                f"kernel of the lane snapkv must be odd (got {self.kernel}); choose {self.kernel - 1} or "
                 f"{self.kernel + 1}.",
                 setting="kernel",
             )
         self.num_watched = self.window
 
     def score(self, view: LayerView) -> torch.Tensor:
-        """At the end of the prompt the window's weights, averaged over neighbours before the window; else no change."""
+        """At the end of the prompt, the window's weights, averaged over neighbours before the window."""
         if not self._acts(view):
             return view.scores
         prefix = view.weights[:, : -self.window]

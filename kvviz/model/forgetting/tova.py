@@ -1,4 +1,4 @@
-"""Whatever the newest query looks at (TOVA, arXiv 2401.06104)."""
+"""TOVA: keeps the entries that the newest query attends to (arXiv 2401.06104)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Tova(Policy):
     name = "tova"
     title = "Least attended goes"
     about = (
-        "Drops what the newest token attends to least, all heads of a layer taken together and the newest token not "
-        "spared, which hurts heads that look for something of their own."
+        "Drops what the newest token attends to least, over all heads of a layer; even the newest token can go. This "
+        "hurts heads that look for different tokens."
     )
     num_watched = 1
     chooses_by = "layer"
@@ -24,7 +24,7 @@ class Tova(Policy):
     budget: int
 
     def score(self, view: LayerView) -> torch.Tensor:
-        """The mean over all query heads; nothing from earlier steps."""
+        """The mean over all query heads; earlier steps don't count."""
         return (view.weights.sum(0, keepdim=True) / view.num_query_heads).expand_as(view.weights)
 
     def keep(self, view: LayerView) -> torch.Tensor | None:

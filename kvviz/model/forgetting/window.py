@@ -1,4 +1,4 @@
-"""Sliding window: the newest tokens and no others."""
+"""Sliding window: keeps only the newest tokens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy
 
 @POLICIES.register
 class Window(Policy):
-    """Each query sees the newest `budget` tokens, itself included."""
+    """Each query sees the newest `budget` tokens, including itself."""
 
     name = "window"
     title = "Sliding window"
     about = (
-        "Drops all but the newest tokens, the very first too; a model that was not trained for it leans on those and "
-        "soon rambles."
+        "Drops all but the newest tokens, including the very first ones; a model not trained for this depends on them "
+        "and soon rambles."
     )
     options = (BUDGET,)
     value = "budget"
@@ -26,5 +26,5 @@ class Window(Policy):
         return self.budget
 
     def keep(self, view: LayerView) -> torch.Tensor | None:
-        """Nothing to decide: what leaves the window is not read."""
+        """Keep everything: entries outside the window are never read."""
         return None

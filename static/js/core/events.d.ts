@@ -5,12 +5,12 @@
 export type FormatVersion = 1;
 
 /**
- * How one token reads in its place in a sequence.
+ * The text of one token at its place in a sequence.
  *
- * `kind` is `text`, `special` (a control token, shown by name), or `bytes` (the token holds only part of a
- * character). A `bytes` piece has `hex` ("f0 9f"); the last one of a character also has the finished character in
- * `text` and in `joins` the number of tokens, itself included, that make it. Joined over a sequence the `text` of
- * all pieces equals the decoded whole, special tokens by name; a character that is never finished has no text.
+ * `kind` is `text`, `special` (a control token, shown by name) or `bytes` (the token holds only part of a character).
+ * A `bytes` piece has `hex` ("f0 9f"). The last piece of a character also has the complete character in `text`, and in
+ * `joins` the number of tokens that form it, including itself. The `text` of all pieces of a sequence, joined, equals
+ * the decoded sequence with special tokens by name. A character that is never completed has no text.
  */
 export interface Piece {
   text: string;
@@ -20,7 +20,7 @@ export interface Piece {
 }
 
 /**
- * How the next token is chosen. `temperature` 0: greedy; `top_k` 0, `top_p` 1: off; `seed` None: the run's.
+ * How the next token is chosen. `temperature` 0: greedy; `top_k` 0, `top_p` 1: off; `seed` None: the run's seed.
  */
 export interface SamplingParams {
   temperature: number;
@@ -30,9 +30,9 @@ export interface SamplingParams {
 }
 
 /**
- * Where a request branched off: it has the tokens of `parent_id` before `position`, and one of its own there.
+ * Where a request forked: it has the tokens of `parent_id` before `position`, and its own token there.
  *
- * `token_id` None: the branch computes the token before `position` again and samples its own.
+ * `token_id` None: the fork computes the token before `position` again and samples its own.
  */
 export interface ForkOrigin {
   parent_id: number;
@@ -41,16 +41,16 @@ export interface ForkOrigin {
 }
 
 /**
- * Why a prefix lookup found what it found, and not more.
+ * Why a prefix lookup matched this far and no further.
  *
  * `code`: `hit` (every full block that may hit did) · `last_token` (one more block matches, but the token at
- * `position`, the last, must be computed) · `differs` (what was cached most like this prompt has another token at
- * `position`) · `ends` (nothing longer was ever cached: it ends before `position`) · `evicted` (the block that goes on
- * at `position` was evicted at `step`) · `other_keys` (the same tokens are or were cached under another key, named in
- * `keys`: salt, dtype, weights …) · `less_than_block` (something cached shares its first `position` tokens, less than
- * a block) · `nothing_shared` · `nothing_cached` · `shorter_than_block` (the prompt has no full block that may hit) ·
- * `disabled`. `num_shared_tokens`: the longest beginning shared with anything that is or was cached under the same
- * keys; the last 4,096 evicted blocks are remembered.
+ * `position`, the last, must be computed) · `differs` (the closest cached match has another token at `position`) ·
+ * `ends` (the longest cached match ends before `position`) · `evicted` (the block that continues at `position` was
+ * evicted at `step`) · `other_keys` (the same tokens are or were cached under another key, named in `keys`: salt,
+ * dtype, weights …) · `less_than_block` (a cached prefix shares the first `position` tokens, less than a block) ·
+ * `nothing_shared` · `nothing_cached` · `shorter_than_block` (the prompt has no full block that may hit) ·
+ * `disabled`. `num_shared_tokens` is the length of the longest prefix shared with anything that is or was cached under
+ * the same keys. The last 4,096 evicted blocks are remembered.
  */
 export interface LookupReason {
   code: "hit" | "last_token" | "differs" | "ends" | "evicted" | "other_keys" | "less_than_block" | "nothing_shared" | "nothing_cached" | "shorter_than_block" | "disabled";
@@ -61,13 +61,13 @@ export interface LookupReason {
 }
 
 /**
- * Why this cached block and no other: the policy, its place in the free queue, and who stood behind it.
+ * Why this cached block was evicted: the policy, the block's place in the free queue, and the blocks behind it.
  *
- * The queue is in the order of the policy: `lru` by when the last user left, `fifo` by when the prefix was cached,
- * `lfu` by how often it was hit (then as `lru`), `random` by lot. `free_since_step` is the step in which its last user
- * left (0: before the first step), `cached_since_step` that in which its prefix was cached, `num_hits` how often it
- * was hit. `alternatives` are the next block ids of the queue, head first, at most four; `num_free` is the length of
- * the queue before the block was taken.
+ * The policy orders the queue: `lru` by when the last user released the block, `fifo` by when the prefix was cached,
+ * `lfu` by number of hits (ties as in `lru`), `random` at random. `free_since_step` is the step in which the last user
+ * released the block (0: before the first step), `cached_since_step` the step in which its prefix was cached,
+ * `num_hits` its number of hits. `alternatives` are up to four block ids that follow in the queue, head first.
+ * `num_free` is the length of the queue before the block was taken.
  */
 export interface EvictionReason {
   policy: "lru" | "fifo" | "lfu" | "random";
@@ -80,9 +80,9 @@ export interface EvictionReason {
 }
 
 /**
- * Why a block was taken: tokens up to `num_tokens` - 1 are to be written; `num_blocks_held` blocks are too few.
+ * Why a block was allocated: `num_blocks_held` blocks are too few for tokens up to `num_tokens` - 1.
  *
- * `fetch`: to take back a cached block from the host tier; `swap_in`: to take back a swapped request's block.
+ * `fetch`: a cached block returns from the host tier; `swap_in`: a block of a swapped request returns.
  */
 export interface AllocationReason {
   code: "prompt" | "decode" | "fetch" | "swap_in";
@@ -91,11 +91,12 @@ export interface AllocationReason {
 }
 
 /**
- * Why this request lost its blocks: `for_request_id` needs `num_blocks_needed` and `num_free` are free.
+ * Why this request lost its blocks: `for_request_id` needs `num_blocks_needed`, and `num_free` are free.
  *
- * `code`: `recompute` (computed again later) or `swap` (kept in the host tier). `order`: the victim is the `last` of
- * the running requests, or has the lowest `priority`. `host_full`: it would have been swapped, had there been room.
- * It keeps its `num_generated` tokens; `num_lost_tokens` entries must be computed again or moved back.
+ * `code`: `recompute` (its tokens are computed again later) or `swap` (its entries move to the host tier). `order`:
+ * the victim is the `last` of the running requests, or has the lowest `priority`. `host_full`: the host tier had no
+ * space, so the request is recomputed instead of swapped. It keeps its `num_generated` tokens; `num_lost_tokens`
+ * entries must be computed again or moved back.
  */
 export interface PreemptionReason {
   code: "recompute" | "swap";
@@ -110,9 +111,9 @@ export interface PreemptionReason {
 }
 
 /**
- * What one request computes in one step: tokens `start` to `start + num_tokens` - 1.
+ * The tokens of one request that a step computes: `start` to `start + num_tokens` - 1.
  *
- * `kind` is `prefill` while tokens that were known beforehand are computed, `decode` for the one token sampled last.
+ * `kind` is `prefill` for tokens that were already known, and `decode` for the one token sampled last.
  */
 export interface Chunk {
   request_id: number;
@@ -122,9 +123,9 @@ export interface Chunk {
 }
 
 /**
- * The head of the waiting line that a step did not admit, and why; everybody behind it waits with it.
+ * The request at the head of the waiting queue that a step did not admit, and why. Those behind it wait as well.
  *
- * With `blocks`: it needs `num_blocks_needed` and `num_free` are free.
+ * With `blocks`, the request needs `num_blocks_needed` blocks, and `num_free` are free.
  */
 export interface Blocked {
   request_id: number;
@@ -134,7 +135,7 @@ export interface Blocked {
 }
 
 /**
- * One token the model might have produced, with its probability after temperature, before top-k and top-p.
+ * A token the model might have produced, with its probability after temperature and before top-k and top-p.
  */
 export interface Candidate {
   token_id: number;
@@ -143,9 +144,9 @@ export interface Candidate {
 }
 
 /**
- * How the token was chosen, and among how many tokens were left after top-k and top-p.
+ * How the token was chosen, and how many tokens remained after top-k and top-p.
  *
- * `forced`: it is the token of the text that is being compared; the first candidate is the model's own choice.
+ * `forced`: the compared text dictates the token; the first candidate is the model's own choice.
  */
 export interface SampleReason {
   code: "greedy" | "sampled" | "forced";
@@ -153,7 +154,7 @@ export interface SampleReason {
 }
 
 /**
- * Why a request ended: `eos` (it sampled an end token), `length` (its budget), `cancelled`, `failed`.
+ * Why a request ended: `eos` (it sampled an end token), `length` (its token limit), `cancelled`, `failed`.
  */
 export interface FinishReason {
   code: "eos" | "length" | "cancelled" | "failed";
@@ -161,9 +162,11 @@ export interface FinishReason {
 }
 
 /**
- * Why blocks were given back: the request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped`
- * out, or its `window` moved on; no layer and head keeps an entry of these blocks any more (`forgotten`); or the step
- * is over and this engine keeps nothing between two (`no_cache`).
+ * Why blocks were released.
+ *
+ * The request ended (`finished`, `cancelled`, `failed`), was `preempted` or `swapped` out, or its `window` moved on.
+ * `forgotten`: no layer or head keeps an entry of these blocks. `no_cache`: the step is over and this engine keeps
+ * nothing between steps.
  */
 export interface ReleaseReason {
   code: "finished" | "cancelled" | "failed" | "preempted" | "swapped" | "window" | "forgotten" | "no_cache";
@@ -171,12 +174,12 @@ export interface ReleaseReason {
 }
 
 /**
- * A request joined the waiting line. Its prompt is known and nothing is computed.
+ * A request joined the waiting queue. Its prompt is known; none of it is computed.
  *
- * `continues` is the request whose conversation this one carries on (its history is resent in the prompt).
- * `prompt` is what the person wrote; the tokens are what the model gets, chat template included. Of them the first
- * `num_prompt_tokens` are the prompt (None: all; a fork also has tokens that were generated before it). `priority`:
- * smaller goes first, when the scheduler goes by it.
+ * `continues` is the request whose conversation this one continues; the prompt repeats its history. `prompt` is the
+ * text as the user wrote it. `token_ids` are what the model gets, chat template included. The first
+ * `num_prompt_tokens` of them are the prompt (None: all of them; a fork also has tokens that were generated before
+ * it). Under `priority` order, a smaller `priority` goes first.
  */
 export interface RequestAdded {
   type: "request_added";
@@ -195,10 +198,10 @@ export interface RequestAdded {
 }
 
 /**
- * A fork shares blocks that its parent holds: each one's reference count rose by one, and the fork runs.
+ * A fork shares blocks with its parent and runs. The reference count of each shared block rose by one.
  *
- * `block_ids` are the fork's block table (None where a block is out of the window), `num_computed` of its tokens have
- * K and V in them. A block that both go on to write is copied by the first one that does.
+ * `block_ids` is the fork's block table (None where a block is outside the window). K and V exist for its first
+ * `num_computed` tokens. If both go on to write to the same block, the first writer gets a copy.
  */
 export interface RequestForked {
   type: "request_forked";
@@ -210,7 +213,7 @@ export interface RequestForked {
 }
 
 /**
- * Somebody gave the request another priority.
+ * The priority of a request changed.
  */
 export interface RequestReprioritised {
   type: "request_reprioritised";
@@ -219,7 +222,7 @@ export interface RequestReprioritised {
 }
 
 /**
- * Step `step` began (from 1). All events up to the matching `step_finished` belong to it.
+ * Step `step` started (counted from 1). All events up to the matching `step_finished` belong to it.
  */
 export interface StepStarted {
   type: "step_started";
@@ -227,9 +230,10 @@ export interface StepStarted {
 }
 
 /**
- * The prompt's full blocks were looked up in the prefix cache, first to last, up to the first miss.
+ * The full blocks of a prompt were looked up in the prefix cache, in order, up to the first miss.
  *
- * `num_host_tokens` of the hit tokens lie in the host tier, behind those in `hit_block_ids`, and come back from there.
+ * `num_host_tokens` of the hit tokens are in the host tier. They follow those in `hit_block_ids` and are fetched from
+ * there.
  */
 export interface PrefixLookedUp {
   type: "prefix_looked_up";
@@ -242,9 +246,9 @@ export interface PrefixLookedUp {
 }
 
 /**
- * The request left the waiting line and runs; its first `num_hit_tokens` tokens count as computed.
+ * A request left the waiting queue and runs. Its first `num_hit_tokens` tokens count as computed.
  *
- * Also when it was preempted and is computed again.
+ * Also emitted when a preempted request resumes.
  */
 export interface RequestStarted {
   type: "request_started";
@@ -253,9 +257,9 @@ export interface RequestStarted {
 }
 
 /**
- * A cached block was taken into a request's block table: its reference count rose by one.
+ * A cached block joined the block table of a request; its reference count rose by one.
  *
- * If it was free it left the free queue, from wherever it stood.
+ * If the block was free, it left the free queue.
  */
 export interface BlockShared {
   type: "block_shared";
@@ -265,7 +269,7 @@ export interface BlockShared {
 }
 
 /**
- * A cached block is about to be evicted, and a copy of it was put into the host tier under its prefix hash.
+ * A cached block is about to be evicted, and was copied to the host tier under its prefix hash.
  */
 export interface BlockOffloaded {
   type: "block_offloaded";
@@ -277,7 +281,7 @@ export interface BlockOffloaded {
 }
 
 /**
- * The host tier was full: the prefix that was used least lately was forgotten to make room.
+ * The host tier was full, so it evicted its least recently used prefix.
  */
 export interface HostEvicted {
   type: "host_evicted";
@@ -287,7 +291,7 @@ export interface HostEvicted {
 }
 
 /**
- * A block at the head of the free queue lost the cached prefix it held, because somebody needs the block.
+ * The block at the head of the free queue is needed and lost the cached prefix it held.
  */
 export interface BlockEvicted {
   type: "block_evicted";
@@ -297,7 +301,7 @@ export interface BlockEvicted {
 }
 
 /**
- * The head of the free queue was popped and appended to a request's block table with reference count 1, blank.
+ * The head of the free queue joined the block table of a request, empty and with reference count 1.
  */
 export interface BlockAllocated {
   type: "block_allocated";
@@ -308,10 +312,10 @@ export interface BlockAllocated {
 }
 
 /**
- * Copy-on-write: a request is about to write into a block that others use too, and got a copy of its own.
+ * Copy-on-write: before writing to a block that others also use, a request got a copy of its own.
  *
- * The head of the free queue was popped and holds a copy of the first `num_tokens` entries; it stands in the block
- * table instead of `from_block_id`, whose count fell by one.
+ * The copy holds the first `num_tokens` entries and comes from the head of the free queue. It replaces `from_block_id`
+ * in the block table, whose reference count fell by one.
  */
 export interface BlockCopied {
   type: "block_copied";
@@ -325,7 +329,7 @@ export interface BlockCopied {
 }
 
 /**
- * A prefix was hit in the host tier: its entries moved into a newly allocated block; the host block is free.
+ * A prefix hit in the host tier: its entries moved to a newly allocated block, and the host block is free.
  */
 export interface BlockFetched {
   type: "block_fetched";
@@ -341,8 +345,8 @@ export interface BlockFetched {
 /**
  * A full block was registered under its chained prefix hash.
  *
- * As in vLLM this happens when its tokens are scheduled, before K and V are written. `duplicate_of` is the first
- * block already registered under the same hash, if any; lookups go on returning that one.
+ * As in vLLM, this happens when its tokens are scheduled, before K and V are written. `duplicate_of` is the first
+ * block already registered under the same hash, if any; lookups continue to return that one.
  */
 export interface BlockCached {
   type: "block_cached";
@@ -355,9 +359,9 @@ export interface BlockCached {
 }
 
 /**
- * A running request stops for another: its blocks are released by the events that follow, and it waits in front.
+ * A running request gives way to another. The following events release its blocks, and it waits at the front.
  *
- * By `recompute` none of its tokens counts as computed any more; by `swap` its entries move to the host tier.
+ * With `recompute`, none of its tokens counts as computed. With `swap`, its entries move to the host tier.
  */
 export interface RequestPreempted {
   type: "request_preempted";
@@ -366,7 +370,7 @@ export interface RequestPreempted {
 }
 
 /**
- * A preempted request's blocks were copied to the host tier, one host block for each, before they are released.
+ * The blocks of a preempted request were copied to the host tier, one host block each, before their release.
  */
 export interface BlocksSwappedOut {
   type: "blocks_swapped_out";
@@ -379,7 +383,7 @@ export interface BlocksSwappedOut {
 }
 
 /**
- * A swapped request's blocks were copied back into newly allocated ones; it runs on, its host blocks are free.
+ * The blocks of a swapped request were copied back to newly allocated ones. It runs; its host blocks are free.
  */
 export interface BlocksSwappedIn {
   type: "blocks_swapped_in";
@@ -392,10 +396,10 @@ export interface BlocksSwappedIn {
 }
 
 /**
- * What the step computes: one flat batch of these chunks, in this order, out of `budget` tokens at most.
+ * What a step computes: one flat batch of these chunks, in this order, within `budget` tokens.
  *
- * `blocked`: the waiting request at the head of the line that was not let in, and what it lacked: `blocks`, `budget`,
- * `slots` (the most requests run already) or `preemption` (nobody is let in when somebody was just put out).
+ * `blocked` is the request at the head of the waiting queue that was not admitted, and what was missing: `blocks`,
+ * `budget`, `slots` (the maximum number of requests is running) or `preemption` (a step that preempts admits nothing).
  */
 export interface StepScheduled {
   type: "step_scheduled";
@@ -408,9 +412,9 @@ export interface StepScheduled {
 /**
  * K and V of these positions were written into these slots, in every layer that stores any.
  *
- * Emitted once a step and request, after the forward pass; the record's `seq` is the entries' `write_seq`.
- * `layers` is the order in which the layers wrote, `layer_us` when each did, in microseconds since the forward began;
- * `read_us` when each layer's attention had read them.
+ * Emitted once per step and request, after the forward pass. The record's `seq` is the `write_seq` of the entries.
+ * `layers` is the order in which the layers wrote. `layer_us` is when each layer wrote, and `read_us` when its
+ * attention had read the entries, in microseconds since the forward pass started.
  */
 export interface KvWritten {
   type: "kv_written";
@@ -423,10 +427,10 @@ export interface KvWritten {
 }
 
 /**
- * A policy dropped entries of a request after they were read: nobody reads them again, though their block may stay.
+ * A policy dropped entries of a request after they were read. They are never read again; their blocks may remain.
  *
- * `dropped[layer][head]`: positions. One list of heads stands for all layers when they drop the same, and one list of
- * positions for all KV heads of a layer. Blocks in which nothing is kept are released by the event that follows.
+ * `dropped[layer][head]` lists positions. A single list of heads stands for all layers if they drop the same entries,
+ * and a single list of positions for all KV heads of a layer. The next event releases blocks with no entries left.
  */
 export interface KvForgotten {
   type: "kv_forgotten";
@@ -436,7 +440,7 @@ export interface KvForgotten {
 }
 
 /**
- * A token was chosen for `position`. Its K and V do not exist yet: the step that computes it writes them.
+ * A token was chosen for `position`. Its K and V don't exist yet; the step that computes the token writes them.
  */
 export interface TokenSampled {
   type: "token_sampled";
@@ -449,7 +453,7 @@ export interface TokenSampled {
 }
 
 /**
- * The request ended; its blocks are released by the events that follow.
+ * A request ended. The following events release its blocks.
  */
 export interface RequestFinished {
   type: "request_finished";
@@ -458,12 +462,12 @@ export interface RequestFinished {
 }
 
 /**
- * A request gave blocks back: each one's reference count fell by one, in the order of `block_ids`.
+ * A request released blocks. The reference count of each fell by one, in the order of `block_ids`.
  *
- * `logical_indices` are their places in the block table, which are empty from now on. Blocks that reached count 0
- * entered the free queue: those in `prepended` (no cached prefix: blank again) as one batch at its head, those in
- * `appended` (still cached) at its tail, each list in queue order. `places` is None then; under another policy than
- * `lru` they were put in one by one, each at that place of the queue (0: the head).
+ * `logical_indices` are their places in the block table, now empty. Blocks that reached count 0 entered the free
+ * queue: those in `prepended` (no cached prefix, empty again) as one batch at its head, those in `appended` (still
+ * cached) at its tail, each list in queue order. `places` is then None. Under policies other than `lru`, the blocks
+ * were inserted one by one, each at the given place of the queue (0: the head).
  */
 export interface BlocksReleased {
   type: "blocks_released";
@@ -477,10 +481,10 @@ export interface BlocksReleased {
 }
 
 /**
- * The cached prefixes of these blocks were forgotten; the blocks stay where they are, in use or in the free queue.
+ * The cached prefixes of these blocks were discarded. The blocks stay where they are, in use or free.
  *
- * `reason`: `reset`, all of them; `unwritten`, registered in a step that failed or for a request put out in it;
- * `overwritten`, a branch writes into its parent's full block, which nobody else uses any more.
+ * `reason`: `reset`, all of them; `unwritten`, registered in a step that failed, or for a request preempted in it;
+ * `overwritten`, a fork writes to a full block of its parent that is not used elsewhere.
  */
 export interface PrefixCacheReset {
   type: "prefix_cache_reset";
@@ -491,9 +495,9 @@ export interface PrefixCacheReset {
 /**
  * The prompt of a request that hit the prefix cache was computed once more under a fresh salt, without a hit.
  *
- * Done in a pool of its own, so nothing of this pool moved. `first_token_us` is its time to first token,
- * `hit_first_token_us` that of the request itself, both from start of the first step to the sampled token, summed
- * over its steps.
+ * The measurement uses its own pool and leaves this one unchanged. `first_token_us` is its time to first token, and
+ * `hit_first_token_us` that of the request. Both run from the start of the first step to the sampled token, summed
+ * over the steps.
  */
 export interface MissMeasured {
   type: "miss_measured";
@@ -504,18 +508,19 @@ export interface MissMeasured {
 }
 
 /**
- * What one lane of a comparison did for one token of the text that lane 0, the reference, writes.
+ * Measurements of one comparison lane for one token of the text that lane 0, the reference, generates.
  *
- * The lane is teacher-forced: at `position` it has read the same tokens as the reference. There `own_token_id` is its
- * most probable token and `token_id` the one that was taken; `agrees`: they are the same. `kl` is Σ p ln(p / q) in
- * nats, p the reference's probabilities and q the lane's; `nll` is -ln q(`token_id`); `max_abs_diff` the largest
- * difference of two logits. `free_token_id` is what stands at `position` when the lane writes by itself, None once
- * that text has ended.
+ * The lane is teacher-forced: at `position`, it has read the same tokens as the reference. `own_token_id` is its most
+ * probable token there, `token_id` the token taken, and `agrees` is whether they match. `kl` is Σ p ln(p / q) in nats,
+ * where p are the probabilities of the reference and q those of the lane. `nll` is -ln q(`token_id`), `max_abs_diff`
+ * the largest difference between two logits. `free_token_id` is the token at `position` when the lane generates
+ * freely, or None once that text has ended.
  *
- * `num_projections`: tokens whose K and V were computed for this request so far. `held_bytes`: the blocks that it
- * holds, with scales and the full-precision part; `read_bytes`: the entries that its last query read, as they are
- * stored; `copied_bytes`: moved so far because the cache grew. `kept_share`: entries not forgotten, over all layers
- * and heads. `step_us`: the forward passes since the token before, the prompt's for the first.
+ * `num_projections`: tokens whose K and V were computed for this request so far. `held_bytes`: the blocks it holds,
+ * including scales and the full-precision part. `read_bytes`: the stored entries that its last query read.
+ * `copied_bytes`: bytes moved so far because the cache grew. `kept_share`: the share of entries not forgotten, over
+ * all layers and heads. `step_us`: the forward passes since the previous token; for the first token, those of the
+ * prompt.
  */
 export interface LaneMeasured {
   type: "lane_measured";
@@ -541,10 +546,10 @@ export interface LaneMeasured {
 }
 
 /**
- * How far a lane's K and V, as attention reads them, are from the reference's, after `num_tokens` tokens.
+ * How much the K and V that attention reads in a lane differ from the reference, after `num_tokens` tokens.
  *
- * ‖lane - reference‖ / ‖reference‖ over the entries that both still hold, [layer][KV head of the reference]; the
- * difference is the codec's own and what the layers below made of it.
+ * ‖lane - reference‖ / ‖reference‖ over the entries that both still hold, [layer][KV head of the reference]. The
+ * difference includes the error of the codec itself and the errors propagated from the layers below.
  */
 export interface LaneErrorsMeasured {
   type: "lane_errors_measured";
@@ -556,7 +561,7 @@ export interface LaneErrorsMeasured {
 }
 
 /**
- * A lane's own answer to a prompt that hides a word has ended: whether the word is in it.
+ * A lane finished its own answer to a prompt that hides a word; `found` is whether the answer contains the word.
  */
 export interface NeedleSought {
   type: "needle_sought";
@@ -568,11 +573,12 @@ export interface NeedleSought {
 }
 
 /**
- * An attacker guessed a prompt and saw one number: the time to its first token.
+ * An attacker guessed a prompt and observed one number: the time to first token.
  *
- * `is_secret`: whether the guess is what the other tenant asked before, which the attacker does not know;
- * `says_secret`: what the attacker concluded from the time alone, None while it learns from prompts of its own.
- * `num_hit_tokens`: what the engine had cached of it, for the reader. `shared`: whether the tenants share prefixes.
+ * `is_secret`: whether the guess equals the other tenant's earlier prompt, which the attacker doesn't know.
+ * `says_secret`: the attacker's conclusion from the time alone; None while it calibrates on its own prompts.
+ * `num_hit_tokens`: the cached tokens of the guess, which the attacker doesn't see. `shared`: whether the tenants
+ * share prefixes.
  */
 export interface ProbeTimed {
   type: "probe_timed";
@@ -586,9 +592,9 @@ export interface ProbeTimed {
 }
 
 /**
- * The step ended. `digest` (16 hex digits) covers the state of the cache, see docs/events.md.
+ * A step ended. `digest` (16 hex digits) covers the state of the cache; see docs/events.md.
  *
- * `forward_us` is the module's forward pass, `step_us` the whole step.
+ * `forward_us` is the duration of the forward pass, `step_us` that of the whole step.
  */
 export interface StepFinished {
   type: "step_finished";
