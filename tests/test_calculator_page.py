@@ -237,7 +237,7 @@ def _check_formulas(page: Any, answer: dict[str, Any]) -> None:
     lines = page.evaluate(
         """() => [...document.querySelectorAll('.calc-line-of')].map((line) => ({
           value: line.querySelector('b').innerText,
-          terms: [...line.querySelectorAll('.calc-term-value')].map((term) => term.innerText)}))"""
+          terms: [...line.querySelectorAll('.calc-term > .strong')].map((term) => term.innerText)}))"""
     )
     expected = [group[name] for group in answer["layer_groups"] for name in ("formula", "total_formula")]
     assert len(lines) == len(expected)

@@ -215,7 +215,7 @@ def test_the_formula_is_that_of_the_model(page: Any, name: str) -> None:
     open_lens(page, (header, records))
     shown = page.evaluate(
         """() => [...document.querySelectorAll('.memory-line:first-of-type > *')].map((part) =>
-          part.querySelector('.memory-factor-value')?.textContent ?? part.textContent)"""
+          part.querySelector('.memory-factor > .strong')?.textContent ?? part.textContent)"""
     )
     end = shown.index("=")
     product = " ".join(part.replace(",", "") for part in shown[:end])
