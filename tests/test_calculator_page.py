@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from kvviz.web.app import ServerConfig
 from tests.support.accessibility import LOOKS, faults_of
 from tests.support.browser import Watched, static_root
 from tests.support.running import ProxyPath, Running, running, wait_for
-from tests.support.sampling import sample
+from tests.support.sample import sampled
 
 GIB, CASES = 2**30, Path(__file__).parent / "cases"
 UNITS = {
@@ -147,7 +148,7 @@ def address(model: str, args: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    sample([(name, model) for name in SETTINGS for model in MODELS], 20, seed=1, by=(itemgetter(0), itemgetter(1))),
+    sampled(product(SETTINGS, MODELS), group=itemgetter(1), always=[("llama.cpp", "llama-3.1-8b")]),
 )
 def test_every_figure_is_that_of_the_command_line(page: Any, server: Running, name: str, model: str) -> None:
     answer = calc(model, *SETTINGS[name])

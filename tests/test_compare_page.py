@@ -19,7 +19,7 @@ from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
-from tests.support.sampling import sample
+from tests.support.sample import sampled
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import letters_tokenizer
 from tests.support.tab import KeptScripts
@@ -140,7 +140,7 @@ def has_ended(socket: Any) -> bool:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("preset", "needle"), sample([("bits", False), ("needle", True)], 1))
+@pytest.mark.parametrize(("preset", "needle"), sampled([("bits", False), ("needle", True)]))
 def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
     preset: str, needle: bool, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

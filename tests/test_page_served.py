@@ -13,8 +13,8 @@ from kvviz.web.assets import find_assets
 from tests.support.accessibility import faults_of
 from tests.support.browser import Watched
 from tests.support.lens_site import Site
-from tests.support.running import ProxyPath, Running
-from tests.support.sampling import sample
+from tests.support.running import ProxyPath, Running, running
+from tests.support.sample import sampled
 
 PREFIX = "/proxy/8000"
 HOSTS = ("127.0.0.1", "stage.lan")
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize(
     ("host", "proxy"),
-    sample(product(HOSTS, PROXIES), 4, by=(itemgetter(0), itemgetter(1))),
+    sampled(product(HOSTS, PROXIES), group=itemgetter(1), always=[("127.0.0.1", "none"), ("stage.lan", "none")]),
 )
-def test_the_page_works_under_every_address(tab: Any, serve: Any, host: str, proxy: str) -> None:
+def test_the_page_works_under_every_address(tab: Any, host: str, proxy: str) -> None:
     config = ServerConfig(allow_hosts=("stage.lan",), root_path="" if proxy == "none" else PREFIX)
 
     def wrap(app: Any) -> Any:
         return app if proxy == "none" else ProxyPath(app, PREFIX, strips=proxy == "strips")
 
-    with serve(config, wrap=wrap) as server:
+    with running(config, wrap=wrap) as server:
         watched = Watched(tab, f"{host}:{server.port}")
         sockets: list[str] = []
         listener = lambda socket: sockets.append(socket.url)  # noqa: E731

@@ -15,7 +15,7 @@ from kvviz.sources.opening import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
-from tests.support.sampling import sample
+from tests.support.sample import sampled
 from tests.support.scenario_page import check_page
 from tests.support.scenario_shows import SHOWS
 from tests.support.tab import KeptScripts
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield server
 
 
-@pytest.mark.parametrize("name", sample(LIVE, 2))
+@pytest.mark.parametrize("name", sampled(LIVE, per_group=2))
 def test_a_scenario_of_the_menu_runs_and_the_page_shows_its_figures(name: str, tab: Any, server: Running) -> None:
     page = tab
     page.set_viewport_size({"width": 1280, "height": 800})

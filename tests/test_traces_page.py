@@ -442,7 +442,7 @@ def test_nothing_overflows_and_axe_finds_nothing(tab: Any, server: Running, look
     query = f"?trace=documents&policies=lru,optimum&blocks=1000{looks}"
     watched = opened(tab, server.url, query, width, height)
     settle(tab)
-    tab.wait_for_function("document.querySelectorAll('.plot-area .main-svg').length >= 2")
+    tab.wait_for_function("() => document.querySelectorAll('.plot-area .main-svg').length >= 2")
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     assert faults_of(tab) == []
     assert watched.errors == []

@@ -280,14 +280,16 @@ def make_serving_log(
     return header(config, num_layers), log.records()
 
 
-def positions(header: dict[str, Any], records: list[list[Any]]) -> list[dict[str, Any]]:
-    """The Python fold's checkpoint at every position: before each step starts, and at the end."""
+def positions(header: dict[str, Any], records: list[list[Any]], *, every: int = 1) -> dict[int, dict[str, Any]]:
+    """The Python fold's checkpoint by position: before each step starts (or `every` so many), and at the end."""
     pool = header["pool"]
     world = World(pool["num_blocks"], pool["block_size"])
-    out = []
+    position, found = 0, {}
     for record in records:
         if record[2]["type"] == "step_started":
-            out.append(json.loads(json.dumps(world.to_json())))
+            if position % every == 0:
+                found[position] = json.loads(json.dumps(world.to_json()))
+            position += 1
         world.apply(record)
-    out.append(json.loads(json.dumps(world.to_json())))
-    return out
+    found[position] = json.loads(json.dumps(world.to_json()))
+    return found
