@@ -149,12 +149,12 @@ def test_a_refusal_is_one_sentence_and_exit_code_2(calc: Any, tmp_path: Path, na
     ("arguments", "sentence"),
     [
         (("no-such-model",), "There is no model 'no-such-model' in the list"),
-        (("--config", "missing.json"), "'missing.json' cannot be read (No such file or directory)"),
+        (("--config", "missing.json"), "Can't read 'missing.json' (No such file or directory)"),
         (("--config", "x" * 5_000), "There is no model" if sys.platform == "win32" else "'xxx"),
-        (("gpt2", "--layers", "3"), "A model is named once, but several ways were taken"),
-        (("gpt2", "--config", "gpt2"), "A model is named once, but several ways were taken"),
-        (("",), "A model's name or file is expected, but an empty text came"),
-        (("--config", ""), "A model's name or file is expected, but an empty text came"),
+        (("gpt2", "--layers", "3"), "Specify the model only once"),
+        (("gpt2", "--config", "gpt2"), "Specify the model only once"),
+        (("",), "The model must not be empty"),
+        (("--config", ""), "The model must not be empty"),
         (("gpt2", "--parameters", "-3", "--gpu", "h100"), "num_parameters must be a whole number from 1 to"),
         (("gpt2", "--context", "9" * 4_000), "context must be a whole number from 1 to 1073741824, but is a number"),
         (("--layers", "3"), "The geometry lacks kv_heads; type it."),
@@ -199,14 +199,14 @@ def test_the_table_names_every_figure(calc: Any, monkeypatch: pytest.MonkeyPatch
 def test_weights_that_do_not_fit_are_said_so(calc: Any) -> None:
     code, out, _ = calc("llama-3.1-70b", "--gpu", "h100")
     assert code == 0
-    assert "The weights alone do not fit: 59.4 GiB are missing." in out
+    assert "The weights don't fit: 59.4 GiB missing." in out
     assert "0 sequences" in out
 
 
 def test_a_batch_that_does_not_fit_is_said_so(calc: Any) -> None:
     code, out, _ = calc("llama-3.1-8b", "--gpu", "l4", "--batch", "100")
     assert code == 0
-    assert "The batch of 100 does not fit." in out
+    assert "The batch of 100 doesn't fit." in out
     assert "tokens/s." not in out
 
 

@@ -148,7 +148,7 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "sentence"),
     [
         (("serve", "--dtype", "int3"), "dtype must be one of"),
-        (("serve", "--root-path", "http://x"), "A root path begins with / and has no scheme, host or query"),
+        (("serve", "--root-path", "http://x"), "A root path must start with / and have no scheme, host or query"),
         (("record", "hi", "--block-size", "0"), "block_size must be"),
         (("record", "hi", "--model", "./nothing"), "No model found at"),
         (("record", "hi", "-o", "/no/such/folder/run.kvviz"), "Can't write"),
@@ -309,7 +309,7 @@ def test_record_counts_nothing_where_there_is_no_terminal(model_directory: Path,
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *loading, last = done.stderr.splitlines()
     assert set(loading) <= {"Loading small-llama", "Loaded small-llama"}
-    assert last == "Checking small-llama against its own plain forward"
+    assert last == "Checking small-llama against its plain forward pass"
     assert len(done.stdout.splitlines()) == 2
 
 

@@ -137,7 +137,7 @@ def test_the_command_prints_what_the_recording_holds(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["hello", "--lane", "int5"], "There is no lane"),
+        (["hello", "--lane", "int5"], "Unknown lane"),
         (["", "--lane", "int4"], "The prompt is empty"),
         (["hello", "--lane", "int4,group=7"], "divide"),
         (["hello", "--lane", "offload=0"], "from 1 to"),
@@ -160,11 +160,11 @@ def test_wrong_lanes_end_with_a_sentence(
 
 def test_wrong_commands_in_a_comparison_are_refused(server: Running) -> None:
     with server.connect() as page:
-        assert "There is no lane" in refused(page, "start", config={"lanes": ["int5"]})
+        assert "Unknown lane" in refused(page, "start", config={"lanes": ["int5"]})
         for spec in ("small=60000", "offload=60000"):
-            assert "a pool may take" in refused(page, "start", config={"lanes": [spec]})
+            assert "the limit for the pool is" in refused(page, "start", config={"lanes": [spec]})
         compared(page)
-        assert "nothing can branch" in refused(page, "fork", request_id=0, position=44)
-        assert "one text" in refused(page, "add_request", prompt="fox", num_samples=2)
+        assert "can't be forked" in refused(page, "fork", request_id=0, position=44)
+        assert "single sample" in refused(page, "add_request", prompt="fox", num_samples=2)
         page.do("start", config={})
         assert "start one with lanes" in refused(page, "add_request", prompt="", needle=True)

@@ -14,10 +14,10 @@ from kvviz.errors import ConfigError
     [
         ("int8,self=5", "has no option 'self' (options: group, recent)"),
         ("window,=5", "has no option ''"),
-        ("int8,group=16,group=32", "the option 'group' came twice"),
-        ("window=8,budget=9", "the option 'budget' came twice"),
+        ("int8,group=16,group=32", "sets the option 'group' twice"),
+        ("window=8,budget=9", "sets the option 'budget' twice"),
         ("window=99999999999999", "from 2 to 65536 (got 99999999999999)"),
-        ("window=６４", "a whole number is expected in '６４'"),
+        ("window=６４", "expects a whole number in '６４'"),
     ],
 )
 def test_an_option_that_does_not_do_is_named(spec: str, said: str) -> None:

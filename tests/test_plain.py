@@ -63,15 +63,15 @@ def test_values_have_plain_names(value: Any, words: str) -> None:
 def test_what_is_no_command_is_named(data: Any, came: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse_command(data)
-    assert caught.value.message == f"A command is a JSON object with a 'command' field, but {came} came."
+    assert caught.value.message == f"A command must be a JSON object with a 'command' field (got {came})."
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ({"command": None}, "but nothing came there; the commands are start,"),
-        ({"command": ["step"]}, "but a list came there; the commands are start,"),
-        ({"command": "fly"}, "There is no command 'fly'; the commands are start,"),
+        ({"command": None}, "(got nothing); choose one of start,"),
+        ({"command": ["step"]}, "(got a list); choose one of start,"),
+        ({"command": "fly"}, "Unknown command 'fly'; choose one of start,"),
         ({"command": "step", "count": "3"}, "step: count: expected a whole number, got '3'; "),
         ({"command": "step", "count": 1.5}, "step: count: expected a whole number, got 1.5; "),
         ({"command": "step", "count": True}, "expected a whole number, got true"),
@@ -79,7 +79,7 @@ def test_what_is_no_command_is_named(data: Any, came: str) -> None:
         ({"command": "step", "count": 0}, "expected a number of at least 1, got 0"),
         ({"command": "step", "count": 5_000}, "expected a number of at most 1,000, got 5,000"),
         ({"command": "step", "id": [1]}, "step: id: expected a whole number, got a list"),
-        ({"command": "step", "surprise": 1}, "step: surprise: unknown field; leave it out."),
+        ({"command": "step", "surprise": 1}, "step: surprise: unknown field; remove it."),
         ({"command": "set_rate"}, "set_rate: steps_per_second: missing; "),
         ({"command": "set_rate", "steps_per_second": "fast"}, "expected a number, got 'fast'"),
         ({"command": "set_rate", "steps_per_second": 0}, "expected a number of at least 0.1, got 0"),

@@ -241,7 +241,7 @@ def test_engine_config_from_settings() -> None:
         return engine_config(RunSettings(**settings), bytes_per_token=1_000, max_pool_bytes=10_000_000)
 
     assert config() == EngineConfig()
-    with pytest.raises(ConfigError, match="host tier may take"):
+    with pytest.raises(ConfigError, match="limit for the host tier"):
         config(num_host_blocks=60_000)
     assert config(block_size=4, pool_bytes=100_000, capture=False) == EngineConfig(block_size=4, num_blocks=25)
     with pytest.raises(ConfigError, match="one out"):

@@ -159,14 +159,14 @@ def test_capacities_of_small_and_large_traces() -> None:
         ({"policies": ""}, 400, "Policy must be"),
         ({"blocks": -1}, 400, "blocks: expected a number of at least 0, got"),
         ({"seed": "x"}, 400, "seed: expected a whole number, got 'x'"),
-        ({"memory": "1GiB"}, 400, "memory and a model together"),
+        ({"memory": "1GiB"}, 400, "or memory and a model"),
         ({"memory": "1GiB", "model": "llama-3.1-8b", "blocks": 4}, 400, "choose one of the two"),
         ({"memory": "1GiB", "model": "nobody"}, 400, "nobody"),
         ({"memory": "1 GiB of", "model": "llama-3.1-8b"}, 400, "A size must be a number with a unit, such as 40GiB"),
         ({"memory": "1GiB", "model": "llama-3.1-8b", "dtype": "x"}, 400, "dtype"),
-        ({"model": "llama-3.1-8b"}, 400, "memory and a model together"),
+        ({"model": "llama-3.1-8b"}, 400, "or memory and a model"),
         ({"dtype": "x"}, 400, "dtype must be fp32,"),
-        ({"client": "a b"}, 400, "A client is named by 1 to 40 letters, digits, - and _, but 'a b' came"),
+        ({"client": "a b"}, 400, "A client name must be 1–40 letters, digits, - or _ (got 'a b')"),
     ],
 )
 def test_bad_questions(client: httpx.Client, asked: dict[str, Any], status: int, sentence: str) -> None:
@@ -216,7 +216,7 @@ def test_a_study_of_a_file_that_went_meanwhile_says_so(server: Running, client: 
         return answer
 
     wait_for(lambda: job()["state"] == "failed", 60)
-    assert job()["message"] == "The file is not kept any more, as others came after it; give it again."
+    assert job()["message"] == "The file is no longer kept, since newer files replaced it; upload it again."
 
 
 def test_jobs_of_others_and_none(client: httpx.Client) -> None:
@@ -269,7 +269,7 @@ def test_a_study_that_takes_too_long_is_ended(client: httpx.Client, monkeypatch:
     monkeypatch.setattr(traces_jobs, "MAX_JOB_S", 0.0)
     job = finished(client, trace="agents", policies="random", seed=77)
     assert job["state"] == "failed"
-    assert "took more than 0 seconds and was ended" in job["message"]
+    assert "stopped after 0 seconds" in job["message"]
 
 
 def test_the_overview(client: httpx.Client) -> None:

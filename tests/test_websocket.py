@@ -551,7 +551,7 @@ def test_another_origin_is_refused(server: Running, origin: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
         server.connect(additional_headers={"Origin": origin})
     assert refused.value.response.status_code == 403
-    assert b"This request comes from" in refused.value.response.body
+    assert b"but sent this request to" in refused.value.response.body
 
 
 def test_the_same_origin_is_let_in(server: Running) -> None:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def bench(
-    what: Annotated[str | None, typer.Argument(help="`simulate`: traces through caches, instead.")] = None,
-    as_json: Annotated[bool, json_option("the numbers as one JSON object")] = False,
+    what: Annotated[str | None, typer.Argument(help="`simulate`: benchmark trace simulation instead.")] = None,
+    as_json: Annotated[bool, json_option("the measurements as one JSON object")] = False,
     model: Annotated[str | None, typer.Option(help="A hub id, a directory or a .gguf file.")] = None,
     memory: Annotated[bool, typer.Option(help="Also fill all budgets and run 5,000 more steps (minutes).")] = False,
-    page: Annotated[bool, typer.Option(help="Also watch the page in Chromium while the model decodes.")] = False,
+    page: Annotated[bool, typer.Option(help="Also measure the page in Chromium while the model decodes.")] = False,
 ) -> None:
-    """Measure the speed of decoding, against the same model without kvviz."""
+    """Measure decoding speed relative to the same model without kvviz."""
     if what == "simulate":
         _simulate(as_json=as_json)
     elif what is not None:
@@ -43,7 +43,7 @@ def _simulate(*, as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(
         f"{result.requests:,} requests, {result.references:,} references to {result.distinct_blocks:,} blocks "
-        f"(seed {result.seed}), a cache of {result.capacity:,}: a loop over an OrderedDict takes "
+        f"(seed {result.seed}), a cache of {result.capacity:,} blocks: a loop over an OrderedDict takes "
         f"{result.plain_ms:.0f} ms of processor time",
         soft_wrap=True,
     )

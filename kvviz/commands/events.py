@@ -11,12 +11,12 @@ from kvviz.errors import RecordingError
 
 
 def events(file: RecordingFile) -> None:
-    """Print the events of a recording, one JSON record a line: sequence number, microseconds, event."""
+    """Print the events of a recording, one JSON record per line: sequence number, microseconds, event."""
     from kvviz.log.recording import Recording
 
     with closing(Recording.open(file)) as recording:
         if sys.stdout is None:
-            raise RecordingError("The standard output is closed; send the events to a file or a pipe.", code="no_file")
+            raise RecordingError("Standard output is closed; redirect the events to a file or a pipe.", code="no_file")
         out = sys.stdout.buffer
         try:
             for line in recording.lines:
@@ -26,5 +26,5 @@ def events(file: RecordingFile) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere, quietly
             if not isinstance(error, BrokenPipeError):  # a reader such as `head` has seen enough
                 raise RecordingError(
-                    f"The events cannot be written ({error.strerror}); send them where there is room.", code="no_file"
+                    f"Can't write the events ({error.strerror}); write to a disk with free space.", code="no_file"
                 ) from error

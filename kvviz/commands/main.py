@@ -78,7 +78,7 @@ def main() -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        print_error("There is no space left where this writes to; free some, or write to another place.")
+        print_error("The disk is full; free some space, or write to another disk.")
         os._exit(EXIT_USER_ERROR)  # what is still in the buffer cannot be written either
 
 

@@ -53,17 +53,15 @@ def output_option(what: str) -> Any:
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for the network.")]
 Port = Annotated[int | None, typer.Option(parser=_port, metavar="N", help="Port; default: a free one near 8000.")]
-RootPath = Annotated[str, typer.Option(help="Path under which a proxy shows the page, such as /kvviz.")]
-AllowHost = Annotated[
-    list[str] | None, typer.Option(help="Name under which others reach this server; may be given several times.")
-]
-NoOpen = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
+RootPath = Annotated[str, typer.Option(help="URL path behind a proxy, such as /kvviz.")]
+AllowHost = Annotated[list[str] | None, typer.Option(help="Additional host name of this server; repeatable.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")]
 Model = Annotated[
     str | None, typer.Option(help="Hub id, directory with safetensors, or .gguf file; default: SmolLM2-135M-Instruct.")
 ]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
-MaxNewTokens = Annotated[int, whole("Most tokens to generate.")]
-NoTemplate = Annotated[bool, typer.Option("--no-template", help="Give the prompt as it is, without chat.")]
+MaxNewTokens = Annotated[int, whole("Maximum number of tokens to generate.")]
+NoTemplate = Annotated[bool, typer.Option("--no-template", help="Don't apply the chat template.")]
 BlockSize = Annotated[int, whole("Tokens per block.")]
 NumBlocks = Annotated[int, whole("Blocks in the pool.")]
 RecordingFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .kvviz recording.", show_default=False)]
@@ -81,6 +79,4 @@ def check_output(path: Path) -> None:
     except (OSError, ValueError):  # such as a name that is too long
         writable = False
     if not writable:
-        raise RecordingError(
-            f"{path} cannot be written; name a file in a folder that exists and is writable.", code="no_file"
-        )
+        raise RecordingError(f"Can't write {path}; choose a file in an existing, writable folder.", code="no_file")

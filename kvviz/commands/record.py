@@ -23,13 +23,13 @@ from kvviz.commands.terminal import LoadingLine
 
 
 def record(
-    prompt: Annotated[str, typer.Argument(help="What to ask the model.", show_default=False)],
+    prompt: Annotated[str, typer.Argument(help="The prompt.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("run.kvviz"),
     max_new_tokens: MaxNewTokens = 64,
-    temperature: Annotated[float, number("0 always takes the most probable token.")] = 0.0,
-    top_k: Annotated[int, whole("Sample among so many tokens; 0: all.")] = 0,
-    top_p: Annotated[float, number("Sample among tokens of this joint probability.")] = 1.0,
-    seed: Annotated[int, whole("Seed of the sampling.")] = 0,
+    temperature: Annotated[float, number("Sampling temperature; 0: always the most probable token.")] = 0.0,
+    top_k: Annotated[int, whole("Sample from this many top tokens; 0: all.")] = 0,
+    top_p: Annotated[float, number("Sample from top tokens with this total probability.")] = 1.0,
+    seed: Annotated[int, whole("Seed for sampling.")] = 0,
     no_template: NoTemplate = False,
     model: Model = None,
     dtype: Dtype = "float32",
@@ -37,7 +37,7 @@ def record(
     num_blocks: NumBlocks = 128,
     prefill_chunk: Annotated[int, whole("Prompt tokens per step.")] = 64,
 ) -> None:
-    """Run a prompt and write everything that happened in the cache to a file."""
+    """Run a prompt and record all cache events to a file."""
     from kvviz.api import record_loaded
     from kvviz.config import EngineConfig
     from kvviz.model.loading import load
@@ -47,7 +47,7 @@ def record(
     check_output(output)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
-        line.update("loading", None, f"Checking {loaded.name} against its own plain forward")
+        line.update("loading", None, f"Checking {loaded.name} against its plain forward pass")
         num_prompt = 0
 
         def on_prompt(num_tokens: int) -> None:
@@ -59,7 +59,7 @@ def record(
             if num_computed < num_prompt:
                 line.count("prompt tokens computed", num_computed, num_prompt)
             else:
-                line.count("tokens made", num_sampled, max_new_tokens)
+                line.count("tokens generated", num_sampled, max_new_tokens)
 
         recording = record_loaded(
             loaded,
@@ -80,4 +80,4 @@ def record(
     with closing(recording):
         steps, size = recording.num_steps, output.stat().st_size
     typer.echo(f"{output}: {steps} steps, {len(recording.lines)} events, {size / 1e6:.1f} MB")
-    typer.echo(f"Watch it: kvviz replay {output}")
+    typer.echo(f"View it with: kvviz replay {output}")

@@ -17,7 +17,7 @@ def replay(
     allow_host: AllowHost = None,
     no_open: NoOpen = False,
 ) -> None:
-    """Show a recording on the page, without loading a model."""
+    """Show a recording, without loading a model."""
     from kvviz.web.app import ServerConfig
 
     _check_recording(file)

@@ -29,7 +29,7 @@ def serve(
     dtype: Dtype = "float32",
     no_open: NoOpen = False,
 ) -> None:
-    """Show the page: a recording at once, the live model as soon as it is loaded."""
+    """Serve the page: a recording first, the live model once it is loaded."""
     from kvviz.model.loading import check_dtype
     from kvviz.web.app import ServerConfig
 
@@ -74,7 +74,7 @@ def run_server(config: ServerConfig) -> None:
     line = LoadingLine(console)
 
     def on_url(url: str) -> None:
-        typer.echo(f"kvviz is at {url}  (Ctrl-C ends it)")
+        typer.echo(f"kvviz is running at {url} (Ctrl-C to stop)")
 
     def on_model_status(status: LoadStatus) -> None:
         if status.state in ("ready", "failed"):

@@ -56,22 +56,20 @@ class Interrupt:
 
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A .jsonl or .jsonl.gz file, see docs/traces.md.", show_default=False)],
-    blocks: Annotated[int | None, whole("Blocks of the cache; 0: no limit, the default.")] = None,
-    sweep: Annotated[
-        str | None, typer.Option(metavar="N,N,…", help="Several caches, one for each number of blocks.")
-    ] = None,
+    blocks: Annotated[int | None, whole("Cache size in blocks; 0: unlimited (default).")] = None,
+    sweep: Annotated[str | None, typer.Option(metavar="N,N,…", help="Simulate several cache sizes.")] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="As many blocks of --model as fit, such as 40GiB.")
+        str | None, typer.Option(metavar="SIZE", help="Cache size in memory for --model, such as 40GiB.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A model of `kvviz calc --list`, for --memory.")] = None,
-    dtype: Annotated[str, typer.Option(help="How that model's cache is stored.")] = "bf16",
-    policy: Annotated[str, typer.Option(help="lru, fifo, lfu, random or optimum: what leaves first.")] = "lru",
+    model: Annotated[str | None, typer.Option(help="A model from `kvviz calc --list`, for --memory.")] = None,
+    dtype: Annotated[str, typer.Option(help="Cache dtype of that model.")] = "bf16",
+    policy: Annotated[str, typer.Option(help="Eviction policy: lru, fifo, lfu, random or optimum.")] = "lru",
     seed: Annotated[int, whole("Seed of the random policy.")] = 0,
-    block_size: Annotated[int, whole("Tokens per block where the trace does not say.")] = 512,
-    prefill: Annotated[float, number("Tokens per second of a prefill, for the time saved.")] = 10_000.0,
-    as_json: Annotated[bool, json_option("the counts as JSON")] = False,
+    block_size: Annotated[int, whole("Tokens per block, if the trace doesn't specify it.")] = 512,
+    prefill: Annotated[float, number("Prefill speed in tokens per second, to estimate the time saved.")] = 10_000.0,
+    as_json: Annotated[bool, json_option("the results as JSON")] = False,
 ) -> None:
-    """Replay a trace of requests through a prefix cache, and say what it would have hit."""
+    """Simulate a prefix cache on a trace of requests, and count its hits."""
     from kvviz.calculator.settings import find_dtype
     from kvviz.traces import simulation
     from kvviz.traces.cache_size import blocks_in, size_bytes
@@ -108,8 +106,7 @@ def simulate(
 def _check_prefill(speed: float) -> None:
     if not (math.isfinite(speed) and 0 < speed <= MAX_PREFILL):
         raise TraceError(
-            f"A prefill computes more than 0 tokens per second, at most {MAX_PREFILL:,.0f}, but {shown(speed)} came; "
-            "give another speed.",
+            f"Prefill speed must be above 0 and at most {MAX_PREFILL:,.0f} tokens per second (got {shown(speed)}).",
             code="bad_setting",
         )
 
@@ -117,12 +114,12 @@ def _check_prefill(speed: float) -> None:
 def _check_ways(blocks: int | None, sweep: str | None, memory: str | None, model: str | None) -> None:
     if sum(way is not None for way in (blocks, sweep, memory)) > 1:
         raise TraceError(
-            "A capacity is given once, but several ways were taken; choose one of --blocks, --sweep and --memory.",
+            "Set the cache size only once, with --blocks, --sweep or --memory.",
             code="bad_setting",
         )
     if (memory is None) != (model is None):
         raise TraceError(
-            "--memory and --model go together, but one of them is missing; give the memory and whose blocks fill it.",
+            "--memory and --model must be used together; add the missing option.",
             code="bad_setting",
         )
 
@@ -133,7 +130,7 @@ def _sizes(text: str) -> list[int]:
         digits = part.strip()
         if not digits.isdecimal() or len(digits) > 18:
             raise TraceError(
-                f"A sweep has whole numbers with commas between them, but {shown(part)} came; write 1000,2000,4000.",
+                f"A sweep must be whole numbers separated by commas, such as 1000,2000,4000 (got {shown(part)}).",
                 code="bad_setting",
             )
         sizes.append(int(digits))

@@ -32,7 +32,7 @@ class NoCache(Allocation):
 
     name = "no-cache"
     title = "No cache"
-    about = "Every step computes the keys and values of all tokens again, because nothing was kept."
+    about = "Every step computes the keys and values of all tokens again, because nothing is cached."
     fixed: ClassVar = {"kv_cache": False, "prefix_cache": False, "chunked_prefill": False}
 
 
@@ -41,8 +41,8 @@ class Contiguous(Allocation):
     """Reserves room for the longest possible text."""
 
     name = "contiguous"
-    title = "Reserved in one piece"
-    about = "Takes the room of prompt and longest answer at once, as engines did before paging; most of it waits empty."
+    title = "Contiguous reservation"
+    about = "Reserves slots for the prompt and the longest answer at once, as before paging; most stay empty."
     fixed: ClassVar = {"reserve": True}
 
 
@@ -52,7 +52,7 @@ class Concatenated(Allocation):
 
     name = "concat"
     title = "Growing by concatenation"
-    about = "Makes a tensor that is one token longer for every token and copies the whole cache into it."
+    about = "Allocates a tensor one token longer for every token, and copies the whole cache into it."
     growing = True
 
     def settings(self, config: EngineConfig) -> Mapping[str, Any]:
@@ -65,7 +65,7 @@ class NoPrefix(Allocation):
 
     name = "no-prefix"
     title = "Without a prefix cache"
-    about = "Forgets a prompt with the request that brought it, so the same beginning is computed again next time."
+    about = "Discards the prompt with its request, so the same prefix is computed again next time."
     fixed: ClassVar = {"prefix_cache": False}
 
 
@@ -75,7 +75,7 @@ class SmallPool(Allocation):
 
     name = "small"
     title = "A small pool"
-    about = "Has room for little more than one request, so what an earlier one left is evicted before it comes again."
+    about = "Holds little more than one request, so earlier prefixes are evicted before they are needed again."
     options = (Option(name="blocks", title="blocks", default=16, low=1, high=65_536),)
     value = "blocks"
     blocks: int
@@ -90,7 +90,7 @@ class Offload(SmallPool):
 
     name = "offload"
     title = "Offload to the host"
-    about = "Has a small pool too, but what is evicted moves to host memory and is copied back when it comes again."
+    about = "Also a small pool, but evicted blocks move to host memory and are copied back when needed."
 
     def settings(self, config: EngineConfig) -> Mapping[str, Any]:
         return {"num_blocks": self.blocks, "num_host_blocks": config.num_blocks, "offload": True}

@@ -248,19 +248,18 @@ class Comparison:
         """
         if asked.num_samples > 1:
             raise RequestError(
-                f"A comparison writes one text, but {asked.num_samples} samples were asked for; leave them out.",
+                f"A comparison generates a single sample (got {asked.num_samples}); omit num_samples.",
                 code="lanes",
             )
         if asked.temperature > 0:
             raise RequestError(
-                f"A comparison takes the most probable token in every lane, but the temperature is "
-                f"{asked.temperature:g}; leave it at 0.",
+                f"A comparison needs temperature 0, so that every lane takes its most probable token "
+                f"(got {asked.temperature:g}).",
                 code="lanes",
             )
         if self.has_work:
             raise RequestError(
-                "A comparison computes one prompt at a time, so that the times are of that prompt alone; wait until "
-                "it has ended, or cancel it.",
+                "A comparison runs one prompt at a time to measure it alone; wait until it finishes, or cancel it.",
                 code="busy",
             )
         word = None
@@ -306,7 +305,7 @@ class Comparison:
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
         """Refuse: the lanes read one text."""
         raise RequestError(
-            "A comparison reads one text in all lanes, so nothing can branch off it; begin an ordinary log for that.",
+            "A comparison can't be forked, since all lanes read one text; start a run without lanes to fork.",
             code="lanes",
         )
 
@@ -352,7 +351,7 @@ class Comparison:
         track = lane_run.tracks.get(reference_id)
         if track is None:
             raise RequestError(
-                f"Request {reference_id} is not one of this comparison; take one of those on the tape.",
+                f"Request {reference_id} is not part of this comparison; choose one from the tape.",
                 code="no_request",
             )
         return track

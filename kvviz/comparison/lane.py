@@ -58,7 +58,7 @@ class Lane:
             for name, value in allocation.settings(config).items():
                 if settings.setdefault(name, value) != value:
                     raise ConfigError(
-                        f"The lane {self.spec} sets {name} to {settings[name]} and to {value}; leave one of them out.",
+                        f"The lane {self.spec} sets {name} to both {settings[name]} and {value}; remove one.",
                         setting=name,
                     )
         if self.policy is not None and self.policy.window_size is None:
@@ -120,7 +120,7 @@ def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
     names = [lane.spec for lane in lanes]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"The lane {twice} came twice; leave one out.", setting="lanes")
+        raise ConfigError(f"The lane {twice} is listed twice; remove one.", setting="lanes")
     others = [lane for lane in lanes if not lane.is_reference]
     reference = next((lane for lane in lanes if lane.is_reference), None) or parse_lane(REFERENCE)
     if 1 + len(others) > MAX_LANES:
@@ -130,8 +130,7 @@ def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
 
 def _wrong_number(num_lanes: int) -> ConfigError:
     return ConfigError(
-        f"A comparison has 1 to {MAX_LANES} lanes, the reference {REFERENCE} among them, but {num_lanes} came; choose "
-        "fewer or at least one.",
+        f"A comparison must have 1–{MAX_LANES} lanes, including the reference {REFERENCE} (got {num_lanes}).",
         setting="lanes",
         low=1,
         high=MAX_LANES,
@@ -144,14 +143,15 @@ def parse_lane(spec: str) -> Lane:
     Raises `ConfigError` in one sentence.
     """
     if not isinstance(spec, str) or not spec.strip() or len(spec) > MAX_SPEC_LENGTH:
-        raise ConfigError(f"A lane is a short text such as int8 or window=64, but {shown(spec)} came.", setting="lanes")
+        raise ConfigError(f"A lane must be short text such as int8 or window=64 (got {shown(spec)}).", setting="lanes")
     spec = "".join(spec.split())
     parts = tuple(_parse_part(text) for text in spec.split("+"))
     for kind, what in ((Codec, "codecs"), (Policy, "policies")):
         several = [part.name for part in parts if isinstance(part, kind)]
         if len(several) > 1:
             raise ConfigError(
-                f"The lane {spec} has {len(several)} {what} ({', '.join(several)}), one is the most; leave one out.",
+                f"The lane {spec} has {len(several)} {what} ({', '.join(several)}), but may have only "
+                "one; remove the others.",
                 setting="lanes",
             )
     return Lane(spec, parts)
@@ -162,7 +162,7 @@ def _parse_part(text: str) -> Choice:
     registry = next((registry for registry in _REGISTRIES if name in registry), None)
     if registry is None:
         known = ", ".join(name for registry in _REGISTRIES for name in registry)
-        raise ConfigError(f"There is no lane {shown(name)}; the lanes are {known}.", setting="lanes")
+        raise ConfigError(f"Unknown lane {shown(name)}; choose one of {known}.", setting="lanes")
     choice = registry[name]
     given: dict[str, int] = {}
     pairs = rest[0].split(",") if rest else []
@@ -171,16 +171,14 @@ def _parse_part(text: str) -> Choice:
         if index == 0 and text[len(name)] == "=" and not separator:
             key, value = choice.value or "", key
             if not key:
-                raise ConfigError(
-                    f"The lane {name} takes no number, but {shown(pair)} came; leave it out.", setting=name
-                )
+                raise ConfigError(f"The lane {name} takes no number (got {shown(pair)}); remove it.", setting=name)
         if not _NUMBER.match(value):
             raise ConfigError(
-                f"In the lane {name} a whole number is expected in {shown(pair)}; write it as option=number.",
+                f"The lane {name} expects a whole number in {shown(pair)}; use option=number.",
                 setting=name,
             )
         if key in given:
-            raise ConfigError(f"In the lane {name} the option {shown(key)} came twice; leave one out.", setting=name)
+            raise ConfigError(f"The lane {name} sets the option {shown(key)} twice; remove one.", setting=name)
         given[key] = int(value)
     return choice(**given)
 
@@ -213,7 +211,7 @@ def _check_forgetting(geometry: ModelGeometry, policy: Policy) -> None:
     if odd is not None:
         what = "caches latents" if odd.cache == "latent" else "reads the entries of another layer"
         raise ConfigError(
-            f"The lane {policy.name} forgets keys and values head by head, but layer {odd.index} of this model {what}; "
+            f"The lane {policy.name} drops keys and values per head, but layer {odd.index} of this model {what}; "
             "choose a sliding window, or another model.",
             setting=policy.name,
         )

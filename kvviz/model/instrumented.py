@@ -1,4 +1,4 @@
-"""An instrumented model: connected to kvviz, measured, and checked against its own plain forward pass."""
+"""An instrumented model: connected to kvviz, measured, and checked against its plain forward pass pass."""
 
 from __future__ import annotations
 

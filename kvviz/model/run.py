@@ -222,7 +222,7 @@ class ModelRun:
             )
         if len(asked.prompt) > MAX_PROMPT_CHARACTERS:
             raise RequestError(
-                f"The prompt has {len(asked.prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken.",
+                f"The prompt is too long: {len(asked.prompt):,} characters (maximum {MAX_PROMPT_CHARACTERS:,}).",
                 code="too_long",
             )
         if not asked.prompt.strip():

@@ -102,7 +102,7 @@ class Sessions:
         entry = self.library.get(session_id)
         if entry is None:
             raise MissingError(
-                f"There is no session {session_id[:80]!r} (any more); leave 'session' out for the default one.",
+                f"Session {session_id[:80]!r} doesn't exist or was closed; omit 'session' for the default one.",
                 code="no_such_session",
             )
         return await self._open_recording(entry)
@@ -114,7 +114,7 @@ class Sessions:
             return None
         if not isinstance(whole.source, LiveSource | RecordedSource) or index > len(whole.source.lanes):
             raise MissingError(
-                f"Session {whole_id[:80]!r} runs no comparison with a lane {index}; leave the number out.",
+                f"Session {whole_id[:80]!r} has no lane {index}; remove the number.",
                 code="no_such_session",
             )
         if session_id not in self._sessions:  # somebody else may have opened it while the comparison was opened
@@ -169,7 +169,7 @@ class Sessions:
         """A live session of one's own. Raises `RequestError` while there is no model, or no room."""
         if self._open_model is None:
             raise RequestError(
-                f"A session of one's own needs the model. {self.model_status.message or 'This server loads none.'}",
+                f"A new live session needs the model. {self.model_status.message or 'This server has none.'}",
                 code="model_not_ready",
             )
         await self._make_room("live", self.limits.max_live_sessions, self.limits.replaceable_s)
@@ -196,7 +196,7 @@ class Sessions:
         ]
         if not spare:
             raise RequestError(
-                f"{len(alike)} {kind} sessions are open, which is the limit; close the page of one and wait a minute.",
+                f"The limit of {len(alike)} {kind} sessions is reached; close a page and wait a minute.",
                 code="too_many_sessions",
                 limit=limit,
             )
@@ -218,8 +218,8 @@ class Sessions:
                 del sizes[entry.recording_id]
         if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
             raise RequestError(
-                f"{len(sizes)} uploaded recordings of {sum(sizes.values()):,} B are being watched and leave no room; "
-                "close the page of one.",
+                f"{len(sizes)} uploaded recordings ({sum(sizes.values()):,} B) are in use, which is the limit; "
+                "close one of their pages.",
                 code="too_many_sessions",
                 limit=limits.max_recordings,
             )

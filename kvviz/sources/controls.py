@@ -197,17 +197,17 @@ def parse_command(data: Any) -> Command:
     """
     if not isinstance(data, dict):
         raise RequestError(
-            f"A command is a JSON object with a 'command' field, but {shown(data)} came.", code="bad_command"
+            f"A command must be a JSON object with a 'command' field (got {shown(data)}).", code="bad_command"
         )
     name = data.get("command")
     if name not in COMMAND_NAMES:
         what = (
-            f"There is no command {shown(name)}"
+            f"Unknown command {shown(name)}"
             if isinstance(name, str) and name
-            else f"A command is named in the field 'command', but {shown(name)} came there"
+            else f"The field 'command' must be the name of a command (got {shown(name)})"
         )
         raise RequestError(
-            f"{what}; the commands are {', '.join(COMMAND_NAMES)}.",
+            f"{what}; choose one of {', '.join(COMMAND_NAMES)}.",
             code="unknown_command",
             commands=list(COMMAND_NAMES),
         )
@@ -226,5 +226,5 @@ def command_id(data: Any) -> int | None:
 def _first_fault(name: str, error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
     field = ".".join(clipped(str(part)) for part in fault["loc"][1:]) or "the command"
-    advice = "leave it out" if fault["type"] == "extra_forbidden" else "send a value that fits"
+    advice = "remove it" if fault["type"] == "extra_forbidden" else "send a valid value"
     return f"{name}: {field}: {fault_in_words(fault)}; {advice}."

@@ -83,9 +83,7 @@ class LaneSource:
     def save(self, spare: Path) -> Future[Path]:
         """Refuse: lanes are saved together."""
         refused: Future[Path] = Future()
-        refused.set_exception(
-            RequestError("A lane is saved with its comparison; open the comparison and save that.", code="lane")
-        )
+        refused.set_exception(RequestError("A lane can't be saved on its own; save the whole comparison.", code="lane"))
         return refused
 
     def close(self) -> None:

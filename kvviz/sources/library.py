@@ -92,7 +92,7 @@ class Library:
         with self._lock:
             entry = self._entries.get(recording_id)
             if entry is None or not entry.uploaded:
-                raise MissingError(f"There is no uploaded recording {recording_id!r}.", code="no_such_recording")
+                raise MissingError(f"Uploaded recording {recording_id!r} doesn't exist.", code="no_such_recording")
             del self._entries[recording_id]
         self._summaries.pop(recording_id, None)
         entry.path.unlink(missing_ok=True)

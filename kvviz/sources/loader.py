@@ -61,7 +61,7 @@ class Loader:
                 LoadStatus(
                     "failed",
                     None,
-                    f"The model could not be loaded ({type(error).__name__}); `kvviz doctor` says what is missing.",
+                    f"Can't load the model ({type(error).__name__}); run `kvviz doctor` to find the problem.",
                 )
             )
         else:

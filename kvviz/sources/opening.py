@@ -24,7 +24,7 @@ def load_model(model: str | None, dtype: str, *, frame_bytes: int, max_pool_byte
         from kvviz.model.loading import load as load_weights
 
         loaded = load_weights(model, dtype, progress)
-        progress("loading", None, f"Checking {loaded.name} against its own plain forward")
+        progress("loading", None, f"Checking {loaded.name} against its plain forward pass")
         return open_loaded(loaded, frame_bytes=frame_bytes, max_pool_bytes=max_pool_bytes)
 
     return load
@@ -72,7 +72,9 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
     def open_scenario(name: str) -> LiveModel:
         found = None if name in TIMING_SCENARIOS else find_scenario(name, tuple(TIMING_SCENARIOS))
         if loaded.tokenizer is None:
-            raise RequestError("Scenarios are prompts, and this model has no tokenizer.", code="no_tokenizer")
+            raise RequestError(
+                "Scenarios need a tokenizer, which this model doesn't have; use another model.", code="no_tokenizer"
+            )
         script: Performance | TimingAttack
         if found is None:
             script = open_timing_attack(instrumented, loaded.tokenizer, make, shared=TIMING_SCENARIOS[name])
@@ -92,7 +94,7 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
     if settings.pool_bytes is not None:
         if settings.num_blocks is not None:
             raise ConfigError(
-                "The size of the pool is given by num_blocks or by pool_bytes, but both came; leave one out.",
+                "Set the pool size with either num_blocks or pool_bytes, not both.",
                 setting="pool_bytes",
             )
         config = EngineConfig(**given, num_blocks=blocks_in_bytes(settings.pool_bytes, block_bytes))
@@ -107,7 +109,7 @@ def check_pool(config: EngineConfig, bytes_per_token: int, max_pool_bytes: int) 
     if host_bytes > max_pool_bytes:
         raise ConfigError(
             f"{config.num_host_blocks:,} host blocks × {config.block_size} tokens × {bytes_per_token:,} B are "
-            f"{host_bytes:,} B, and a host tier may take {max_pool_bytes:,} B here; use at most "
+            f"{host_bytes:,} B, but the limit for the host tier is {max_pool_bytes:,} B; use at most "
             f"{max_pool_bytes // block_bytes:,} blocks of this size.",
             setting="num_host_blocks",
             high=max_pool_bytes // block_bytes,
@@ -115,7 +117,7 @@ def check_pool(config: EngineConfig, bytes_per_token: int, max_pool_bytes: int) 
     if config.num_blocks * block_bytes > max_pool_bytes:
         raise ConfigError(
             f"{config.num_blocks:,} blocks × {config.block_size} tokens × {bytes_per_token:,} B are "
-            f"{config.num_blocks * block_bytes:,} B, and a pool may take {max_pool_bytes:,} B here; "
+            f"{config.num_blocks * block_bytes:,} B, but the limit for the pool is {max_pool_bytes:,} B; "
             f"use at most {max_pool_bytes // block_bytes:,} blocks of this size.",
             setting="num_blocks",
             high=max_pool_bytes // block_bytes,

@@ -71,7 +71,7 @@ class RecordedSource:
         refused: Future[Any] = Future()
         refused.set_exception(
             RequestError(
-                f"This is a recording, so no engine listens to '{command.command}'; open the live session for that.",
+                f"A recording doesn't support '{command.command}'; open the live session instead.",
                 code="recording",
             )
         )

@@ -75,7 +75,7 @@ class Client:
             data = None
             try:
                 if text is None:
-                    raise RequestError("Commands are JSON text messages, but a binary one came.", code="bad_json")
+                    raise RequestError("Commands must be JSON text messages (got a binary message).", code="bad_json")
                 data = self._decode(text)
                 self._carry_out(data)
             except KvvizError as error:
@@ -84,7 +84,7 @@ class Client:
     def _decode(self, text: str) -> Any:
         if len(text) > self._limits.max_message_bytes or len(text.encode()) > self._limits.max_message_bytes:
             raise RequestError(
-                f"A message may have {self._limits.max_message_bytes:,} bytes, but {len(text.encode()):,} came; "
+                f"The message is larger than {self._limits.max_message_bytes:,} bytes ({len(text.encode()):,}); "
                 "shorten the prompt.",
                 code="too_large",
                 limit=self._limits.max_message_bytes,
@@ -93,7 +93,7 @@ class Client:
             return orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise RequestError(
-                f"A command is a JSON object, but what came cannot be read ({error.msg}, character {error.pos}).",
+                f"A command must be a JSON object ({error.msg}, character {error.pos}).",
                 code="bad_json",
             ) from error
 

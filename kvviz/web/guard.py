@@ -83,8 +83,8 @@ class Guard:
         name, port = host
         if not self._is_allowed(name, scope.get("server")):
             return 421, (
-                f"This server does not answer for the host '{name[:100]}'; "
-                f"start it with --allow-host {name[:100]} if that is its name."
+                f"This server doesn't accept the host '{name[:100]}'; "
+                f"if that is its name, start it with --allow-host {name[:100]}."
             )
         if scope["type"] == "http" and scope["method"] in _SAFE_METHODS:
             return None
@@ -92,11 +92,11 @@ class Guard:
         if not origins:
             if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
                 return None
-            return 403, "This request comes from a page of another site, which may change nothing here."
+            return 403, "Requests from other sites can't make changes; open kvviz under its own address."
         if len(origins) > 1 or not _same_origin(origins[0], name, port):
             return 403, (
-                f"This request comes from a page at '{origins[0][:100]}', but was sent to '{hosts[0][:100]}'; "
-                "open kvviz under the address that it is served at, and have a proxy pass on the Host header."
+                f"The page is at '{origins[0][:100]}', but sent this request to '{hosts[0][:100]}'; "
+                "open kvviz at the server's address, and configure any proxy to forward the Host header."
             )
         return None
 

@@ -26,7 +26,7 @@ def find_plotly() -> Path:
         if (directory / SCRIPT).is_file():
             return directory
     raise MissingError(
-        "Charts are drawn by plotly's script, but the Python package plotly is not installed, or not whole; "
+        "Charts need the Python package plotly, which is missing or incomplete; "
         "run pip install --force-reinstall plotly, then reload the page.",
         code="no_plotly",
     )

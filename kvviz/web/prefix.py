@@ -17,8 +17,8 @@ def check_root_path(root_path: str) -> None:
     """Raise `ConfigError` unless `root_path` is the path part of an address, or empty."""
     if not _ROOT_PATH.fullmatch(root_path):
         raise ConfigError(
-            f"A root path begins with / and has no scheme, host or query, but {root_path[:100]!r} came; "
-            "give the path alone, such as /kvviz.",
+            f"A root path must start with / and have no scheme, host or query, such as /kvviz "
+            f"(got {root_path[:100]!r}).",
             setting="root_path",
         )
 

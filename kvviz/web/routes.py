@@ -57,7 +57,7 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
     async def upload(request: Request) -> Response:
         path, limit = sessions.library.upload_path(), sessions.limits.max_upload_bytes
         too_large = RecordingError(
-            f"A recording may have {limit:,} bytes, and this one has more; record it with fewer steps or no frames.",
+            f"The recording is larger than {limit:,} bytes; record fewer steps, or no frames.",
             code="too_large",
             limit=limit,
         )
@@ -87,10 +87,10 @@ def _add_records(router: APIRouter, sessions: Sessions) -> None:
     async def records(session_id: str, log: str, after: Annotated[int, Query(ge=-1, le=MAX_ID)] = -1) -> Response:
         run = (await _session(sessions, session_id)).source.run
         if log != run.log.log_id:
-            raise MissingError("The session has begun another log since; connect again.", code="no_such_log")
+            raise MissingError("The session has started a new log; reconnect.", code="no_such_log")
         encoded = run.log.encoded(after, sessions.limits.fetch_records)
         if encoded and not encoded[0].startswith(b"[%d," % (after + 1)):
-            raise MissingError(f"The log no longer has record {after + 1}; connect again.", code="gone")
+            raise MissingError(f"Record {after + 1} is no longer in the log; reconnect.", code="gone")
         return Response(b"[" + b",".join(encoded) + b"]", headers=NO_STORE, media_type="application/json")
 
 
@@ -155,7 +155,10 @@ def _add_frames(router: APIRouter, sessions: Sessions) -> None:
 async def _session(sessions: Sessions, session_id: str) -> Session:
     session = await sessions.find(session_id)
     if session is None:
-        raise MissingError("The live session does not exist yet: the model is loading.", code="no_such_session")
+        raise MissingError(
+            "The live session doesn't exist yet, since the model is still loading; try again later.",
+            code="no_such_session",
+        )
     session.touch()
     return session
 

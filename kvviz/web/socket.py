@@ -25,7 +25,7 @@ async def serve_websocket(websocket: WebSocket, sessions: Sessions) -> None:
     try:
         if sessions.num_clients > sessions.limits.max_clients:
             raise RequestError(
-                f"{sessions.limits.max_clients} pages are connected, which is the limit; close one of them.",
+                f"{sessions.limits.max_clients} pages are connected, which is the limit; close one.",
                 code="too_many_clients",
                 limit=sessions.limits.max_clients,
             )
@@ -85,6 +85,7 @@ def _parse_after(text: str | None) -> int:
     after = int(text) if _SEQ.fullmatch(text) else None
     if after is None or after < -1:
         raise RequestError(
-            f"after is a sequence number or -1, but {text[:40]!r} came; leave it out.", code="bad_parameter"
+            f"after must be a sequence number or -1 (got {text[:40]!r}); omit it to start at the beginning.",
+            code="bad_parameter",
         )
     return after

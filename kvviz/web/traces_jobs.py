@@ -90,7 +90,7 @@ class Jobs:
     def find(self, job_id: str) -> Job:
         job = self._jobs.get(job_id)
         if job is None:
-            raise MissingError("This study is not known any more; start it again.", code="no_such_job")
+            raise MissingError("This study is no longer kept; start it again.", code="no_such_job")
         return job
 
     def cancel(self, job_id: str) -> Job:
@@ -165,7 +165,7 @@ class Jobs:
                 if not ours.poll():
                     if time.monotonic() > deadline:
                         raise TraceError(
-                            f"The study took more than {MAX_JOB_S:,.0f} seconds and was ended; choose fewer policies "
+                            f"The study was stopped after {MAX_JOB_S:,.0f} seconds; choose fewer policies "
                             "or a shorter trace.",
                             code="too_large",
                         )
@@ -182,7 +182,7 @@ class Jobs:
                     self._take(job, kind, *rest)
         except EOFError as error:
             raise TraceError(
-                "The study ended by itself, perhaps for lack of memory; try a shorter trace.", code="ended"
+                "The study's process ended unexpectedly, perhaps out of memory; try a shorter trace.", code="ended"
             ) from error
         finally:
             process.kill()
@@ -196,7 +196,7 @@ def work(pipe: Connection, trace_id: str, path: Path | None, question: Question)
         os.nice(NICENESS)
     try:
         if path is not None and not path.is_file():
-            raise TraceError("The file is not kept any more, as others came after it; give it again.")
+            raise TraceError("The file is no longer kept, since newer files replaced it; upload it again.")
         trace: Trace = find_generated(trace_id) if path is None else TraceFile(path, name="The file")
         for part in study(trace, question, lambda *told: pipe.send(("progress", *told))):
             pipe.send(part)

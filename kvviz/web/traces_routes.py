@@ -44,8 +44,8 @@ class Uploads:
     async def receive(self, request: Request) -> tuple[str, int]:
         """Write the body of a request to a file; its id and bytes. Raises `TraceError` when it is too large."""
         too_large = TraceError(
-            f"A trace may have {MAX_TRACE_BYTES:,} bytes here, and this one has more; pack it with gzip, use its "
-            "beginning, or run kvviz simulate in a terminal, which has no limit.",
+            f"The trace is larger than {MAX_TRACE_BYTES:,} bytes; compress it with gzip, use only the start, "
+            "or run kvviz simulate in a terminal, which has no limit.",
             code="too_large",
             limit=MAX_TRACE_BYTES,
         )
@@ -54,7 +54,7 @@ class Uploads:
         try:
             digest, num_bytes = await save_body(request, path, too_large)
             if not num_bytes:
-                raise TraceError("The file is empty; a trace has one JSON object a line, see docs/traces.md.")
+                raise TraceError("The file is empty; a trace has one JSON object per line, see docs/traces.md.")
             path.replace(directory / digest)
         finally:
             path.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def add_traces(app: FastAPI) -> Traces:
     ) -> Response:
         if not _CLIENT.fullmatch(client):
             raise TraceError(
-                f"A client is named by 1 to 40 letters, digits, - and _, but {shown(client)} came; give another name.",
+                f"A client name must be 1–40 letters, digits, - or _ (got {shown(client)}).",
                 code="bad_parameter",
             )
         path = traces.uploads.find(trace)
@@ -171,7 +171,7 @@ def _question(
         return Question(policies=chosen, seed=seed, blocks=blocks)
     if blocks is not None or memory is None or model is None:
         raise TraceError(
-            "A capacity is a number of blocks, or memory and a model together; choose one of the two.",
+            "Set the capacity as either a number of blocks, or memory and a model.",
             code="bad_setting",
         )
     find_model(model)
