@@ -449,10 +449,10 @@ def test_typed_numbers() -> None:
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
-        ({}, "The geometry lacks layers; type it."),
-        ({"layers": 2, "kv_heads": 2}, "The geometry lacks head_dim; type it."),
-        ({"layers": 2, "latent_dim": 2}, "The geometry lacks rotary_dim; type it."),
-        ({"layers": 0, "kv_heads": 2, "head_dim": 2}, "layers must be a whole number from 1 to 4096, but is 0"),
+        ({}, "The geometry has no layers; add it."),
+        ({"layers": 2, "kv_heads": 2}, "The geometry has no head_dim; add it."),
+        ({"layers": 2, "latent_dim": 2}, "The geometry has no rotary_dim; add it."),
+        ({"layers": 0, "kv_heads": 2, "head_dim": 2}, "layers must be a whole number from 1 to 4096 (got 0)"),
         ({"layers": 2, "heads": 2}, "The geometry has no 'heads'; its numbers are layers, "),
         ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 1}, "1 windowed layers need a window"),
         (
@@ -658,8 +658,8 @@ def test_without_parameters_nothing_is_said_about_what_fits() -> None:
     ("settings", "sentence"),
     [
         ({"context": 0}, "context must be a whole number from 1 to"),
-        ({"batch": 5_000}, "batch must be a whole number from 1 to 4096, but is 5000"),
-        ({"prefix": 8_192}, "prefix must be a whole number from 0 to 8191, but is 8192"),
+        ({"batch": 5_000}, "batch must be a whole number from 1 to 4096 (got 5000)"),
+        ({"prefix": 8_192}, "prefix must be a whole number from 0 to 8191 (got 8192)"),
         ({"dtype": "int3"}, "dtype must be fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0, but is 'int3'"),
         ({"weights_dtype": 8}, "weights_dtype must be fp32, "),
         ({"utilisation": 0}, "utilisation must be "),

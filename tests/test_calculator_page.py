@@ -427,7 +427,7 @@ def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: 
         ("context", "many", "a whole number such as 8,192, or 128K for 131,072, is expected, but “many” came."),
         ("context", "", "but nothing came."),
         ("context", "0", "context must be a whole number from 1 to"),
-        ("batch", "99999", "batch must be a whole number from 1 to 4096, but is 99999"),
+        ("batch", "99999", "batch must be a whole number from 1 to 4096 (got 99999)"),
         ("gpus", "2000", "gpus must be a whole number from 1 to 1024"),
     ):
         page.locator(f"#calc-{name}").fill(text)
@@ -438,7 +438,7 @@ def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: 
         until(page, f"document.querySelector('#calc-{name}-fault').hidden")
     page.locator(".calc-more summary").click()
     page.locator("#calc-prefix").fill("9000")
-    shown(page, "#calc-prefix-fault", "prefix must be a whole number from 0 to 8191, but is 9000")
+    shown(page, "#calc-prefix-fault", "prefix must be a whole number from 0 to 8191 (got 9000)")
     assert "before it" in page.locator(".calc-nothing").inner_text()
 
 

@@ -176,7 +176,7 @@ def test_figures_that_json_cannot_hold_are_refused(server: Running) -> None:
     config = {**LLAMA, **huge, "num_attention_heads": 2**20, "num_hidden_layers": 4_096}
     response = ask(server, {"models": [{"config": config}], "settings": {"gpu": "h100"}})
     assert response.status_code == 400
-    assert response.json()["message"].startswith("These sizes give figures beyond 9,223,372,036,854,775,807")
+    assert response.json()["message"].startswith("The results exceed the maximum of 9,223,372,036,854,775,807")
 
 
 def test_names_are_one_printable_line(server: Running) -> None:

@@ -151,7 +151,7 @@ def step_bound(reads: Reads, context: int, batch: int, bandwidth: float) -> Step
     """The bound at `bandwidth` bytes per second. Raises `ConfigError` when the batch is out of its limits."""
     if not 1 <= batch <= MAX_BATCH:
         raise ConfigError(
-            f"batch must be a whole number from 1 to {MAX_BATCH:,}, but is {batch:,}; choose one in that range.",
+            f"batch must be a whole number from 1 to {MAX_BATCH:,} (got {batch:,}).",
             setting="batch",
             low=1,
             high=MAX_BATCH,

@@ -53,7 +53,7 @@ def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
     """
     if not 1 <= len(subjects) <= MAX_MODELS:
         raise ConfigError(
-            f"One to {MAX_MODELS} models can be calculated at once, but {len(subjects)} came; take some away.",
+            f"A calculation takes 1–{MAX_MODELS} models (got {len(subjects)}).",
             setting="models",
         )
     machine = machine_of(settings)
@@ -64,7 +64,7 @@ def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
     }
     if _largest(answer) > MAX_FIGURE:
         raise ConfigError(
-            f"These sizes give figures beyond {MAX_FIGURE:,}, the largest that are calculated here; check the sizes of "
+            f"The results exceed the maximum of {MAX_FIGURE:,}; check the sizes in "
             "the config, the context and the batch.",
             setting="models",
         )

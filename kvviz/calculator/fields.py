@@ -53,11 +53,11 @@ def parse_config(text: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise ModelError(
-            f"The config is no JSON{where}; give a model's config.json as it is.", code="bad_config"
+            f"The config is not valid JSON{where}; use a model's unmodified config.json.", code="bad_config"
         ) from None
     if not isinstance(config, dict):
         raise ModelError(
-            f"A config must be a JSON object, but {shown(config)} came; give a model's config.json.", code="bad_config"
+            f"A config must be a JSON object (got {shown(config)}); use a model's config.json.", code="bad_config"
         )
     return config
 

@@ -96,4 +96,4 @@ def find_card(card_id: str) -> Card:
         if card.card_id == card_id:
             return card
     names = ", ".join(card.card_id for card in CARDS)
-    raise ConfigError(f"There is no card {shown(card_id)} here; choose one of {names}.", setting="card")
+    raise ConfigError(f"Unknown GPU {shown(card_id)}; choose one of {names}.", setting="card")

@@ -195,7 +195,7 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     is_latent = "latent_dim" in given
     for key in ("layers", "latent_dim", "rotary_dim") if is_latent else ("layers", "kv_heads", "head_dim"):
         if key not in given:
-            raise ConfigError(f"The geometry lacks {key}; type it.", setting=key)
+            raise ConfigError(f"The geometry has no {key}; add it.", setting=key)
     layers, window = given["layers"], given.get("window")
     windowed = given.get("windowed_layers", layers if window is not None else 0)
     if windowed > layers or (windowed and window is None):

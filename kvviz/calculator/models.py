@@ -85,9 +85,7 @@ def find_model(model_id: str) -> ListedModel:
 
 def _bandwidth_bits(dtype: str) -> int:
     if dtype not in BANDWIDTH_DTYPES:
-        raise ConfigError(
-            f"dtype must be {', '.join(BANDWIDTH_DTYPES)}, but is {shown(dtype)}; choose one of them.", setting="dtype"
-        )
+        raise ConfigError(f"dtype must be one of {', '.join(BANDWIDTH_DTYPES)} (got {shown(dtype)}).", setting="dtype")
     return find_dtype(dtype).bits
 
 
