@@ -660,7 +660,7 @@ def test_without_parameters_nothing_is_said_about_what_fits() -> None:
         ({"context": 0}, "context must be a whole number from 1 to"),
         ({"batch": 5_000}, "batch must be a whole number from 1 to 4096 (got 5000)"),
         ({"prefix": 8_192}, "prefix must be a whole number from 0 to 8191 (got 8192)"),
-        ({"dtype": "int3"}, "dtype must be fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0, but is 'int3'"),
+        ({"dtype": "int3"}, "dtype must be fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0 (got 'int3')"),
         ({"weights_dtype": 8}, "weights_dtype must be fp32, "),
         ({"utilisation": 0}, "utilisation must be "),
         ({"utilisation": float("nan")}, "utilisation must be "),

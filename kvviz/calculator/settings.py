@@ -70,7 +70,7 @@ def find_dtype(name: str, setting: str = "dtype") -> Dtype:
     found = DTYPES.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise ConfigError(
-            f"{setting} must be {', '.join(DTYPES)}, but is {shown(name)}; choose one of them.", setting=setting
+            f"{setting} must be {', '.join(DTYPES)} (got {shown(name)}).", setting=setting
         )
     return found
 
