@@ -69,9 +69,7 @@ def find_dtype(name: str, setting: str = "dtype") -> Dtype:
     """The type of that name. Raises `ConfigError`."""
     found = DTYPES.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
-        raise ConfigError(
-            f"{setting} must be {', '.join(DTYPES)} (got {shown(name)}).", setting=setting
-        )
+        raise ConfigError(f"{setting} must be {', '.join(DTYPES)} (got {shown(name)}).", setting=setting)
     return found
 
 
