@@ -27,7 +27,7 @@ def test_an_option_that_does_not_do_is_named(spec: str, said: str) -> None:
 
 
 def test_allocations_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ConfigError, match="sets num_blocks to 4 and to 8"):
+    with pytest.raises(ConfigError, match="sets num_blocks to both 4 and 8"):
         parse_lane("small=4+offload=8").config(EngineConfig())
     config = parse_lane("no-cache+no-prefix+contiguous").config(EngineConfig())
     assert (config.kv_cache, config.prefix_cache, config.reserve) == (False, False, True)
