@@ -165,6 +165,7 @@ def test_the_api_answers_with_the_same_figures(server: Running) -> None:
     assert len(alone["models"]) == 3
 
 
+@pytest.mark.slow
 def test_this_machine_is_measured_for_a_live_session_only(server: Running) -> None:
     answer = get(server, "?card=here&session=live").json()
     assert 1e8 < answer["card"]["bandwidth"] < 1e13

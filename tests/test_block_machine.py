@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
@@ -280,13 +287,13 @@ class BlockMachine(RuleBasedStateMachine):
 #: Events that take blocks out of the free queue or put them in.
 TAKES = {"block_allocated", "block_copied", "block_shared", "blocks_released"}
 
-TestBlockMachine = BlockMachine.TestCase
-TestBlockMachine.settings = settings(
-    max_examples=60,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_examples", [20, pytest.param(300, marks=pytest.mark.prove)])
+def test_block_machine(max_examples: int) -> None:
+    checks = [HealthCheck.too_slow]
+    limits = settings(max_examples=max_examples, stateful_step_count=25, deadline=None, suppress_health_check=checks)
+    run_state_machine_as_test(BlockMachine, settings=limits)
 
 
 def test_hits_out_of_the_window_make_room_at_once() -> None:

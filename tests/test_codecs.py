@@ -302,6 +302,7 @@ def test_mha_repeats_each_head_for_its_query_heads(blocks: tuple[torch.Tensor, t
             assert torch.equal(got[:, query_head], want[:, query_head // 3])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(blocks=_blocks(heads=3))
 def test_mqa_is_the_mean(blocks: tuple[torch.Tensor, torch.Tensor]) -> None:

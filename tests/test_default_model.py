@@ -16,6 +16,7 @@ from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.loading import LoadedModel
 from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
+from tests.support.sample import sampled
 from tests.support.small_models import PagedRun, greedy_ids, plain_logits
 
 PROMPT = "Gravity explains why the tides of the sea follow the Moon, and also why"
@@ -46,7 +47,7 @@ def observed(default_model: LoadedModel, expected: object) -> Iterator[Instrumen
     model.close()
 
 
-@pytest.mark.parametrize(("block_size", "chunk"), [(1, 64), (7, 5), (16, 64)])
+@pytest.mark.parametrize(("block_size", "chunk"), sampled([(1, 64), (7, 5), (16, 64)], always=[(7, 5)], per_group=0))
 def test_logits_and_tokens_equal_transformers(
     observed: InstrumentedModel,
     expected: tuple[list[int], list[int], torch.Tensor],
@@ -93,7 +94,9 @@ def make(*arguments: Any, **options: Any) -> ModelRun:
     return ModelRun(*arguments, keep_entries=False, **options)
 
 
-@pytest.mark.parametrize("name", ["first-minute", "preempt_swap", "fork_tree"])
+@pytest.mark.parametrize(
+    "name", sampled(["first-minute", "preempt_swap", "fork_tree"], always=["fork_tree"], per_group=0)
+)
 def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
     name: str, observed: InstrumentedModel, default_model: LoadedModel
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+
 import pytest
 import torch
 from transformers.cache_utils import DynamicCache
@@ -9,6 +12,7 @@ from transformers.cache_utils import DynamicCache
 from kvviz.config import EngineConfig
 from kvviz.errors import ModelError
 from kvviz.model.instrumented import InstrumentedModel
+from tests.support.sample import sampled
 from tests.support.small_models import (
     LATENT,
     OLD_SIZES,
@@ -59,14 +63,22 @@ def own_chunked_difference(model, token_ids: list[int], chunk: int) -> float:
     return (torch.cat(parts) - plain_logits(model, token_ids)).abs().max().item()
 
 
-@pytest.mark.parametrize("chunk", [64, 16])
-@pytest.mark.parametrize("block_size", [1, 7, 16])
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_fp32_logits_and_tokens_equal_transformers(kind: str, block_size: int, chunk: int) -> None:
+@functools.cache
+def said_by_transformers(kind: str) -> tuple[list[int], torch.Tensor]:
+    """All ids of `generate()` and the plain logits of all but the last, once for all block sizes and chunks."""
     model = small_model(kind, **FAMILIES[kind])
-    token_ids = prompt_ids(PROMPT_LENGTH)
-    want = greedy_ids(model, token_ids, NUM_NEW)
-    expected = plain_logits(model, want[:-1])
+    want = greedy_ids(model, prompt_ids(PROMPT_LENGTH), NUM_NEW)
+    return want, plain_logits(model, want[:-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "block_size", "chunk"),
+    sampled(itertools.product(FAMILIES, [1, 7, 16], [64, 16]), group=lambda case: case[0], per_group=2),
+)
+def test_fp32_logits_and_tokens_equal_transformers(kind: str, block_size: int, chunk: int) -> None:
+    model, token_ids = small_model(kind, **FAMILIES[kind]), prompt_ids(PROMPT_LENGTH)
+    want, expected = said_by_transformers(kind)
     observed = observe(model, kind)
     try:
         run = PagedRun(observed, EngineConfig(block_size=block_size, num_blocks=70, prefill_chunk=chunk))
@@ -78,6 +90,7 @@ def test_fp32_logits_and_tokens_equal_transformers(kind: str, block_size: int, c
         observed.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_fp64_logits_equal_to_a_billionth_of_their_range(kind: str) -> None:
     settings = dict(FAMILIES[kind])

@@ -136,6 +136,7 @@ def test_each_request_of_a_step_is_served_live_and_from_its_recording(server: Ru
             assert (other.status_code, other.json()["code"]) == (404, "not_in_step")
 
 
+@pytest.mark.slow
 def test_sessions_that_take_turns_compute_what_one_alone_does(server: Running) -> None:
     with server.connect() as alone:
         alone.play()

@@ -6,6 +6,8 @@ what it must be made of; with small models the tokens are compared with transfor
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -17,7 +19,8 @@ from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
 from kvviz.events import BlockCopied, PrefixCacheReset, RequestForked, RequestPreempted
 from kvviz.model.instrumented import InstrumentedModel
-from tests.support.serving import run_load
+from tests.support.sample import sampled
+from tests.support.serving import Load, run_load
 from tests.support.small_models import FILLED_KINDS, BatchRun, greedy_ids, prompt_ids, small_model
 from tests.support.stub_engine import StubRunner, stub_engine
 
@@ -28,9 +31,14 @@ def window_of(seed: int) -> int | None:
     return [None, None, None, 2, 5][seed % 5]
 
 
+@functools.cache
+def load_of(seed: int) -> Load:
+    return run_load(seed, window=window_of(seed))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_load_ends_and_every_step_has_the_engines_digest(seed: int) -> None:
-    load = run_load(seed, window=window_of(seed))
+    load = load_of(seed)
     engine = load.engine
     assert engine.num_finished == engine.num_requests
     assert engine.pool.num_free == load.config.num_blocks
@@ -44,11 +52,12 @@ def test_a_load_ends_and_every_step_has_the_engines_digest(seed: int) -> None:
         assert len(event["chunks"]) <= load.config.max_running
 
 
+@pytest.mark.slow
 def test_the_loads_meet_every_mechanic() -> None:
     """Otherwise the test above would prove little."""
     seen: Counter[str] = Counter()
     for seed in SEEDS:
-        for _, _, event in run_load(seed, window=window_of(seed)).records:
+        for _, _, event in load_of(seed).records:
             seen[event["type"]] += 1
             if event["type"] in ("request_preempted", "prefix_looked_up"):
                 seen[event["reason"]["code"]] += 1
@@ -63,8 +72,11 @@ def test_the_loads_meet_every_mechanic() -> None:
         assert seen[what], f"no load has {what}"
 
 
-@pytest.mark.parametrize("kind", FILLED_KINDS)
-@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "preemption"),
+    sampled(itertools.product(FILLED_KINDS, ["recompute", "swap"]), group=lambda case: case[0]),
+)
 def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
     """Ten requests in a pool for three, in chunks, preempted and evicted, with NaN in every block that is given up."""
     model = small_model(kind, **FILLED_KINDS[kind])
@@ -102,8 +114,10 @@ def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
     assert run.num_forwards == run.engine.num_steps, "one forward pass a step"
 
 
-@pytest.mark.parametrize("kind", FILLED_KINDS)
-@pytest.mark.parametrize("block_size", [1, 7])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "block_size"), sampled(itertools.product(FILLED_KINDS, [1, 7]), group=lambda case: case[0])
+)
 def test_branches_equal_unforked_runs(kind: str, block_size: int) -> None:
     """Branches at several places of a running request, and of one that has ended."""
     model = small_model(kind, **FILLED_KINDS[kind])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tracemalloc
 from array import array
@@ -21,6 +22,7 @@ from kvviz.traces.lines import Request
 from kvviz.traces.results import MAX_POINTS
 from kvviz.traces.simulation import POLICIES, simulate, sweep, sweep_lru
 from kvviz.traces.trace import StoredTrace
+from tests.support.sample import sampled
 from tests.support.slow_caches import slow_counts
 
 BLOCK = 4
@@ -293,9 +295,16 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimum, "_SLACK", 2**8)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_batches")
-@pytest.mark.parametrize("policy", ["lru", "fifo", "lfu", "random", "sweep"])
-@pytest.mark.parametrize("share", [0.9, 2.0])
+@pytest.mark.parametrize(
+    ("policy", "share"),
+    sampled(
+        itertools.product(["lru", "fifo", "lfu", "random", "sweep"], [0.9, 2.0]),
+        group=lambda case: case[1],
+        always=[("sweep", 0.9)],
+    ),
+)
 def test_memory_is_at_most_120_bytes_for_each_distinct_block(policy: str, share: float) -> None:
     few, many = (peak_bytes(policy, num_blocks, 2, share) for num_blocks in (FEWER, MORE))
     assert 12 <= (many - few) / (MORE - FEWER) <= 120
@@ -303,6 +312,7 @@ def test_memory_is_at_most_120_bytes_for_each_distinct_block(policy: str, share:
     assert peak_bytes(policy, FEWER, 12, share) - peak_bytes(policy, FEWER, 4, share) <= 2 * (12 - 4) * FEWER
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_batches")
 def test_memory_of_the_optimum_is_at_most_40_bytes_more_for_each_reference() -> None:
     few, many = (peak_bytes("optimum", FEWER, times, 0.5) for times in (2, 10))

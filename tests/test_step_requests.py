@@ -153,6 +153,7 @@ def moving(observed: InstrumentedModel) -> Iterator[ModelRun]:
         yield session
 
 
+@pytest.mark.slow
 def test_entries_are_found_by_their_write_wherever_they_are(observed: InstrumentedModel) -> None:
     seen: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
     world, at = None, 0

@@ -83,6 +83,7 @@ def test_the_same_batch_is_the_same_for_two_clients(server: Running) -> None:
         first.until_status(lambda status: status["clients"] == 1)
 
 
+@pytest.mark.slow
 def test_reconnecting_at_fifty_random_moments_has_no_gap_and_no_repeat() -> None:
     chance = random.Random(1)
     received: list[Any] = []
@@ -158,6 +159,7 @@ def test_a_folded_log_gives_a_checkpoint() -> None:
             assert recent.records[0][0] == log.first_seq + 3
 
 
+@pytest.mark.slow
 def test_a_client_that_fell_behind_the_fold_gets_a_new_hello() -> None:
     with running(load=fake_load(max_records=2_000)) as server, server.connect() as slow, server.connect() as driver:
         driver.do("set_rate", steps_per_second=None)
@@ -346,6 +348,7 @@ def test_a_frame_is_packed_once_for_all(server: Running) -> None:
         assert server.app.state.sessions._sessions["live"].source.run.frames.num_packed == 1
 
 
+@pytest.mark.slow
 def test_a_slow_client_skips_frames_and_never_records() -> None:
     with running(load=fake_load()) as server, server.connect() as slow, server.connect() as fast:
         fast.do("set_rate", steps_per_second=None)

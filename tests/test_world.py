@@ -270,6 +270,7 @@ def test_one_altered_event_turns_the_world_red(kind: str, window: int | None) ->
         assert num_altered or (window is None and change is later_window), f"{change} changes nothing of {kind}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOAD_CHANGES)
 def test_one_altered_event_of_many_requests_turns_the_world_red(kind: str) -> None:
     records, befores = load().records, load_checkpoints(kind)

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kvviz.config import EngineConfig
@@ -93,12 +94,22 @@ class TimingAttack:
     """Plays the attack on a run: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
 
     `shared`: prompts carry no salt; else each tenant has its own. Exactly half of the guesses are right (of an odd
-    number one fewer), in an order drawn by `seed`, so always saying the same is right as often as wrong.
+    number one fewer), in an order drawn by `seed`, so always saying the same is right as often as wrong. `clock`: the
+    time to first token of a finished request in microseconds, by default what the engine measured.
     """
 
-    def __init__(self, model_run: ModelRun, *, shared: bool, seed: int = 0, num_probes: int = NUM_PROBES) -> None:
+    def __init__(
+        self,
+        model_run: ModelRun,
+        *,
+        shared: bool,
+        seed: int = 0,
+        num_probes: int = NUM_PROBES,
+        clock: Callable[[Request], int] = attrgetter("first_token_us"),
+    ) -> None:
         self.model_run = model_run
         self.shared = shared
+        self.clock = clock
         self.attacker = TimingAttacker()
         self.probes: list[ProbeTimed] = []
         self._turns = _script(seed, num_probes)
@@ -148,7 +159,8 @@ class TimingAttack:
     def _end(self, turn: _Turn, request: Request) -> None:
         if not turn.is_timed or request.num_generated == 0:  # cancelled by a user
             return
-        time_us = float(request.first_token_us)
+        first_token_us = self.clock(request)
+        time_us = float(first_token_us)
         says_secret = None
         if turn.is_lesson:
             first, again = self._lessons
@@ -164,7 +176,7 @@ class TimingAttack:
                 shared=self.shared,
                 is_secret=turn.is_secret,
                 says_secret=says_secret,
-                first_token_us=request.first_token_us,
+                first_token_us=first_token_us,
                 num_hit_tokens=request.num_hit_tokens,
             )
         )

@@ -17,7 +17,6 @@ def sampled(
     group: Callable[[Case], Hashable] = lambda case: None,
     per_group: int = 1,
     always: Collection[Case] = (),
-    id: Callable[[Case], str] = str,
 ) -> list[Any]:
     """Values for `parametrize`. Those in `always` (what failed once) and `per_group` more of each group run under
     `pytest`; the others are marked `prove`. A case that is a tuple fills several parameters.
@@ -31,11 +30,9 @@ def sampled(
             left.setdefault(group(case), []).append(case)
     chance = random.Random(0)
     chosen = [case for group in left.values() for case in chance.sample(group, min(per_group, len(group)))]
-    return [
-        pytest.param(
-            *(case if isinstance(case, tuple) else (case,)),
-            id=id(case),
-            marks=() if case in always or case in chosen else pytest.mark.prove,
-        )
-        for case in cases
-    ]
+    parameters = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        marks = () if case in always or case in chosen else pytest.mark.prove
+        parameters.append(pytest.param(*values, id="-".join(map(str, values)), marks=marks))
+    return parameters
