@@ -1,4 +1,4 @@
-"""Bytes of a cache: for each group of layers and in all, for one more token, and at a context and a batch."""
+"""Bytes of a cache: for each group of layers and in all, for one more token, at a context and a batch; as formulas."""
 
 from __future__ import annotations
 

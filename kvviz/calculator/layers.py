@@ -1,4 +1,4 @@
-"""What a model keeps for its context: groups of alike layers, and what stands beside them."""
+"""Layers as their cache sees them: groups of equal layers, a geometry of all of them, also from typed numbers."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ Kind = Literal[
 RefusedKind = Literal["compressed_sparse", "encoder_decoder", "encoder_only"]
 LayerType = Literal["full", "sliding", "chunked", "mla_latent"]
 StateType = Literal["linear", "ssm", "conv"]
+MAX_HEADS = 65_536
+MAX_DIM = 65_536
+#: Every number by its limits; those of `_NEEDED` must be there.
+_LIMITS = {
+    "layers": MAX_LAYERS,
+    "kv_heads": MAX_HEADS,
+    "head_dim": MAX_DIM,
+    "v_head_dim": MAX_DIM,
+    "query_heads": MAX_HEADS,
+    "window": MAX_CONTEXT,
+    "windowed_layers": MAX_LAYERS,
+    "latent_dim": MAX_DIM,
+    "rotary_dim": MAX_DIM,
+    "max_context": MAX_CONTEXT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,23 +173,6 @@ def kind_of(
     if group.kv_heads == 1 and group.query_heads > 1:
         return "mqa"
     return "mha" if group.kv_heads >= group.query_heads else "gqa"
-
-
-MAX_HEADS = 65_536
-MAX_DIM = 65_536
-#: Every number by its limits; those of `_NEEDED` must be there.
-_LIMITS = {
-    "layers": MAX_LAYERS,
-    "kv_heads": MAX_HEADS,
-    "head_dim": MAX_DIM,
-    "v_head_dim": MAX_DIM,
-    "query_heads": MAX_HEADS,
-    "window": MAX_CONTEXT,
-    "windowed_layers": MAX_LAYERS,
-    "latent_dim": MAX_DIM,
-    "rotary_dim": MAX_DIM,
-    "max_context": MAX_CONTEXT,
-}
 
 
 def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> Geometry:

@@ -1,4 +1,4 @@
-"""The models that are known by name: their configs, their parameters, and where both are from."""
+"""Models by name, config or typed numbers: what is asked about. The listed ones have their sources."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ CHECKED = "2026-11-30"
 BANDWIDTH_DTYPES = ("fp32", "bf16", "fp8", "int4")
 #: The models of the bandwidth experiment.
 _BIG = ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3")
+MAX_PARAMETERS = 10**14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +92,6 @@ def _bandwidth_bits(dtype: str) -> int:
 
 #: Those of the bandwidth experiment.
 BIG_MODELS = tuple(find_model(model_id) for model_id in _BIG)
-
-
-MAX_PARAMETERS = 10**14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

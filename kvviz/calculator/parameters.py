@@ -1,4 +1,4 @@
-"""How many weights a model has, which of them are experts', and which a step reads."""
+"""How many weights a model has, counted or estimated by its config, and which of them a step reads."""
 
 from __future__ import annotations
 
@@ -20,6 +20,25 @@ _ACTIVE_NAMES = (
     "moe_top_k",
     "moe_topk",
 )
+#: Feed-forward layers of two matrices; all others have three (a gated one).
+_PLAIN = (
+    "gpt2",
+    "opt",
+    "gpt_neox",
+    "gpt_neo",
+    "gptj",
+    "bloom",
+    "mpt",
+    "falcon",
+    "gpt_bigcode",
+    "phi",
+    "codegen",
+    "starcoder2",
+)
+#: One table for input and output where the config does not say.
+_TIED = (*_PLAIN, "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3")
+_UNTIED = ("gpt_neox", "gptj", "phi", "codegen")
+_INNER_NAMES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +86,6 @@ def expert_layers(fields: Fields) -> int:
     step = fields.number("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq") or 1
     only_dense = len(fields.items("mlp_only_layers") or ())
     return max(0, (num_layers - (dense if isinstance(dense, int) else 0)) // step - only_dense)
-
-
-#: Feed-forward layers of two matrices; all others have three (a gated one).
-_PLAIN = (
-    "gpt2",
-    "opt",
-    "gpt_neox",
-    "gpt_neo",
-    "gptj",
-    "bloom",
-    "mpt",
-    "falcon",
-    "gpt_bigcode",
-    "phi",
-    "codegen",
-    "starcoder2",
-)
-#: One table for input and output where the config does not say.
-_TIED = (*_PLAIN, "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3")
-_UNTIED = ("gpt_neox", "gptj", "phi", "codegen")
-_INNER_NAMES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff")
 
 
 def estimated_parameters(config: Mapping[str, Any], geometry: Geometry) -> int | None:

@@ -1,4 +1,4 @@
-"""What is asked of the calculator beside the model: all of it with limits, checked where it is made."""
+"""What is asked of the calculator beside the model, within limits, and the dtypes that numbers are stored in."""
 
 from __future__ import annotations
 

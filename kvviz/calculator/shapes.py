@@ -1,4 +1,4 @@
-"""How large an entry of a layer is: KV heads and dimensions out of the many spellings of configs."""
+"""How large an entry of a layer is, and a fixed state, out of the many spellings of configs."""
 
 from __future__ import annotations
 
