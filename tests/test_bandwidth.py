@@ -181,14 +181,14 @@ def test_this_machine_is_measured_for_a_live_session_only(server: Running) -> No
 @pytest.mark.parametrize(
     ("query", "status", "message"),
     [
-        ("?card=h900", 400, "There is no card 'h900' here"),
-        ("?card=../../etc/passwd", 400, "There is no card"),
-        ("?dtype=int3", 400, "dtype must be fp32, bf16, fp8, int4"),
+        ("?card=h900", 400, "Unknown GPU 'h900'"),
+        ("?card=../../etc/passwd", 400, "Unknown GPU"),
+        ("?dtype=int3", 400, "dtype must be one of fp32, bf16, fp8, int4"),
         ("?batch=0", 400, "batch: expected a number of at least 1, got '0'"),
         ("?batch=9999999", 400, "batch: expected a number of at most 4,096"),
         ("?batch=many", 400, "batch: expected a whole number, got 'many'"),
         (f"?card={'x' * 500}", 400, "card: expected text of at most 80 characters"),
-        ("?session=nobody", 404, "There is no session 'nobody'"),
+        ("?session=nobody", 404, "Session 'nobody' doesn't exist"),
     ],
 )
 def test_bad_values_get_one_sentence(server: Running, query: str, status: int, message: str) -> None:

@@ -56,7 +56,7 @@ def test_a_problem_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str], m
     printed = capsys.readouterr().out
     assert "cannot be imported ([odd] markup)" in printed
     assert "Run `pip install torch`." in printed
-    assert "1 to solve" in printed
+    assert "1 to fix" in printed
 
 
 def test_cached_default_model_is_ready(default_model: object) -> None:
@@ -120,7 +120,7 @@ def test_taken_port_is_no_problem() -> None:
             pass  # somebody else has it, which does as well
         finding = doctor._port()
     assert finding.state == "ok"
-    assert "8000 is taken" in finding.found
+    assert "8000 is in use" in finding.found
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "accelerate"])

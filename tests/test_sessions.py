@@ -244,7 +244,7 @@ def test_engine_config_from_settings() -> None:
     with pytest.raises(ConfigError, match="limit for the host tier"):
         config(num_host_blocks=60_000)
     assert config(block_size=4, pool_bytes=100_000, capture=False) == EngineConfig(block_size=4, num_blocks=25)
-    with pytest.raises(ConfigError, match="one out"):
+    with pytest.raises(ConfigError, match="not both"):
         config(num_blocks=3, pool_bytes=100_000)
     with pytest.raises(ConfigError, match="smaller than one block"):
         config(pool_bytes=15_999)
