@@ -3,7 +3,8 @@
 `python -m kvviz.log.schema` writes them; `--check` compares them.
 
 Events are described only in `kvviz/events.py`. This module turns its classes, field types and docstrings into
-`docs/events.md` and `static/js/core/events.d.ts`, which type-checks the page. A test fails if either is stale.
+`docs/events.md` and `static/js/core/events.d.ts`, which type-checks the page. It also turns `docs/glossary.md` into the
+page's glossary, `static/js/strings/glossary.js`. A test fails if any of them is stale.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from kvviz import events
 from kvviz.log import digest
 
+_ROOT = Path(__file__).resolve().parent.parent.parent
 _SCALARS = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
 _DOC_SCALARS = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
 
@@ -226,9 +228,33 @@ def _digest_section() -> list[str]:
     return lines
 
 
+def glossary_terms(document: str) -> dict[str, str]:
+    """The terms of a glossary document and their definitions: the rows of its one table."""
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", document, re.MULTILINE)
+    return dict(rows[1:])
+
+
+def glossary_module(document: str) -> str:
+    """The text of `static/js/strings/glossary.js`, which the page shows."""
+    lines = [
+        "/** Generated from docs/glossary.md by `python -m kvviz.log.schema`. Do not edit. */",
+        "export const glossary = {",
+    ]
+    for term, meaning in glossary_terms(document).items():
+        shown = (term[0].upper() + term[1:] + ": " + meaning).replace("'", "\u2019")
+        key = term if term.isidentifier() else f"'{term}'"
+        lines.append(f"  {key.lower()}: '{shown}',")
+    return "\n".join([*lines, "};", ""])
+
+
 def generated_files(root: Path) -> dict[Path, str]:
-    """Map every generated file below the project's `root` to its expected text."""
-    return {root / "docs" / "events.md": markdown(), root / "static" / "js" / "core" / "events.d.ts": typescript()}
+    """The expected text of every generated file below `root`."""
+    glossary = (_ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    return {
+        root / "docs" / "events.md": markdown(),
+        root / "static" / "js" / "core" / "events.d.ts": typescript(),
+        root / "static" / "js" / "strings" / "glossary.js": glossary_module(glossary),
+    }
 
 
 def stale_files(root: Path) -> list[Path]:
@@ -242,15 +268,14 @@ def stale_files(root: Path) -> list[Path]:
 
 def main(arguments: list[str]) -> int:
     """Write the generated files. With `--check`, list the stale ones instead and return 1 if there are any."""
-    root = Path(__file__).resolve().parent.parent.parent
-    stale = stale_files(root)
+    stale = stale_files(_ROOT)
     for path in stale:
         if "--check" in arguments:
-            print(f"{path.relative_to(root)} is stale: run `python -m kvviz.log.schema`", file=sys.stderr)
+            print(f"{path.relative_to(_ROOT)} is stale: run `python -m kvviz.log.schema`", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(generated_files(root)[path], encoding="utf-8", newline="\n")
-            print(f"wrote {path.relative_to(root)}")
+            path.write_text(generated_files(_ROOT)[path], encoding="utf-8", newline="\n")
+            print(f"wrote {path.relative_to(_ROOT)}")
     return 1 if stale and "--check" in arguments else 0
 
 

@@ -4,6 +4,7 @@
  * times faster than a websocket; what the socket brings meanwhile waits.
  */
 import { emitter } from '../core/emitter.js';
+import { strings } from '../strings/main.js';
 /** @import { Log } from '../core/log.js' */
 /** @import { Command, Status } from '../core/types.d.ts' */
 
@@ -90,7 +91,7 @@ export class Transport {
   }
 
   #rejectAll() {
-    for (const { reject } of this.pending.values()) reject(new CommandError('lost', 'The server is gone.', {}));
+    for (const { reject } of this.pending.values()) reject(new CommandError('lost', strings.commandLost, {}));
     this.pending.clear();
   }
 
@@ -228,7 +229,7 @@ export class Transport {
   send(command) {
     const { socket } = this;
     if (!socket || socket.readyState !== WebSocket.OPEN) {
-      return Promise.reject(new CommandError('lost', 'The server is gone.', {}));
+      return Promise.reject(new CommandError('lost', strings.commandLost, {}));
     }
     const id = this.nextId++;
     return new Promise((resolve, reject) => {

@@ -1,9 +1,9 @@
-/** What the bar of the pages beside the main one says, in the shape of main.js. */
+/** Texts of the bar on the calculator and traces pages. */
 
 export const pagesTexts = {
   theme: 'Theme: {name}',
-  themes: { dark: 'dark', light: 'light', system: 'as the system' },
+  themes: { dark: 'dark', light: 'light', system: 'system' },
   themeHint: 'Change the theme (T)',
   projector: 'Projector',
-  projectorHint: 'Larger texts, for a room (P)',
+  projectorHint: 'Enlarge all text for a projector (P)',
 };
