@@ -202,7 +202,7 @@ def _check_headline(page: Any, answer: dict[str, Any]) -> None:
     else:
         assert lines[2].endswith(f": {longest:,}")
     most = answer["max_context"]
-    own = [number(line) for line in lines if line.startswith("the model itself")]
+    own = [number(line) for line in lines if line.startswith("model limit")]
     assert own == ([most] if most is not None and (longest is None or longest > most) else [])
     if answer["settings"]["prefix"]:
         assert number(lines[3]) == found["max_sequences_without_prefix"]
@@ -424,8 +424,8 @@ def test_a_refusal_is_a_sentence_with_ways_out(page: Any, server: Running, model
 def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: Running) -> None:
     go(page, server)
     for name, text, sentence in (
-        ("context", "many", "a whole number such as 8,192, or 128K for 131,072, is expected, but “many” came."),
-        ("context", "", "but nothing came."),
+        ("context", "many", "Context must be a whole number such as 8,192, or 128K for 131,072 (got “many”)."),
+        ("context", "", "(got nothing)."),
         ("context", "0", "context must be a whole number from 1 to"),
         ("batch", "99999", "batch must be a whole number from 1 to 4096 (got 99999)"),
         ("gpus", "2000", "gpus must be a whole number from 1 to 1024"),
@@ -472,7 +472,7 @@ def test_a_file_that_is_too_large_is_told(page: Any, server: Running, tmp_path: 
     go(page, server)
     page.locator("#calc-way-config").check()
     page.locator("#calc-file").set_input_files(str(path))
-    shown(page, "#calc-config-fault", "has at most 1,000,000 bytes here, but huge.json has 1,000,001")
+    shown(page, "#calc-config-fault", "huge.json is too large: 1,000,001 bytes, and the limit is 1,000,000")
 
 
 def test_names_stay_text(page: Any, server: Running) -> None:
@@ -535,13 +535,13 @@ def test_four_models_of_which_one_is_refused(page: Any, server: Running) -> None
     until(page, "document.querySelector('.plot-area')?.data?.length === 4")
     names = page.evaluate("document.querySelector('.plot-area').data.map(({name}) => name)")
     assert names == ["A Llama 3.1 8B", "C gpt-oss 20B", "D DeepSeek V3", "memory"]
-    assert page.locator(".small-button", has_text="Compare with another").is_hidden()
+    assert page.locator(".small-button", has_text="Compare another model").is_hidden()
     page.locator(".calc-tab-name").nth(1).click()
     assert page.locator("#calc-model-fault").is_visible()
     page.get_by_role("button", name="Remove BERT base").click()
     until(page, "document.querySelectorAll('.calc-beside tbody tr').length === 3")
     until(page, "location.search.split('model=').length === 4")
-    page.locator(".small-button", has_text="Compare with another").click()
+    page.locator(".small-button", has_text="Compare another model").click()
     until(page, "document.querySelectorAll('.calc-beside tbody tr').length === 4")
 
 
@@ -665,7 +665,7 @@ def test_a_link_that_would_be_too_long_is_told(page: Any, server: Running) -> No
     page.locator("#calc-way-config").check()
     page.locator("#calc-config").fill(json.dumps({**LLAMA, "note": "x" * 9_000}))
     until(page, "document.querySelector('button[data-format=link]').disabled")
-    assert "A link has at most 8,000 characters" in page.locator("#answer").inner_text()
+    assert "too long for a link" in page.locator("#answer").inner_text()
     assert page.url == before or "%22note%22" not in page.url
     shown(page, "[data-figure=bytes_per_token]", "131,072 bytes")
     page.locator("#calc-config").fill(json.dumps(LLAMA))
@@ -712,7 +712,7 @@ def test_a_name_of_the_hub_finds_its_model(page: Any, server: Running) -> None:
         page.keyboard.press("Enter")
         shown(page, ".calc-title", name)
     page.locator("#calc-model").fill("nobody/<i>nothing</i>")
-    assert "No model of the list is called “nobody/<i>nothing</i>”" in page.locator(".calc-none").inner_text()
+    assert "No model in the list matches “nobody/<i>nothing</i>”" in page.locator(".calc-none").inner_text()
 
 
 def test_sources_and_dates_are_there(page: Any, server: Running) -> None:
@@ -729,9 +729,9 @@ def test_sources_and_dates_are_there(page: Any, server: Running) -> None:
 def test_published_mistakes_are_worked_out(page: Any, server: Running) -> None:
     published = {each["id"]: each for each in json.loads((CASES / "mistakes.json").read_text())}
     for query, name, case in (
-        ("?model=llama-3.1-70b&context=131072", "Query heads in place of KV heads", "llama70b-340gb"),
+        ("?model=llama-3.1-70b&context=131072", "Query heads instead of KV heads", "llama70b-340gb"),
         ("?model=gpt-oss-20b&context=131072", "Windows ignored", "gguf-parser-gpt-oss"),
-        ("?model=llama-2-7b&dtype=q8_0", "bytes of a block of 32", "node-llama-cpp-q8"),
+        ("?model=llama-2-7b&dtype=q8_0", "bytes of a 32-value block", "node-llama-cpp-q8"),
     ):
         go(page, server, query)
         page.locator(".calc-mistakes summary").click()
@@ -747,7 +747,7 @@ def test_a_server_that_is_gone_is_told_and_figures_stay(page: Any, server: Runni
     page.route("**/api/calculator", lambda route: route.abort())
     page.locator("#calc-batch").fill("3")
     page.wait_for_selector("#gone:not([hidden])")
-    assert "The server does not answer" in page.locator("#gone").inner_text()
+    assert "The server can’t be reached" in page.locator("#gone").inner_text()
     assert "1,073,741,824 bytes" in page.locator("[data-figure=total_bytes]").inner_text()
     page.wait_for_selector(".calc-told.is-waiting")
     page.unroute("**/api/calculator")

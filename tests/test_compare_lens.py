@@ -1,4 +1,4 @@
-"""The compare lens and what is forgotten: the page's fold and figures against Python's, and the lens in Chromium."""
+"""The compare lens and what a policy drops: the page's fold and figures against Python's, and the lens in Chromium."""
 
 from __future__ import annotations
 
@@ -152,14 +152,14 @@ def test_captions_say_what_differs_and_what_is_forgotten(page: Any) -> None:
             assert not any(sign in text for sign in ("undefined", "{", "NaN", "  ", " ,", "..")), text
         said += "\n".join(texts)
     for part in (
-        "window=16 would have said “",
-        "Every lane, having read the same text, says",
+        "window=16 would generate “",
+        "After the same text, every lane predicts",
         "logits differ by at most",
         "3 of 4 lanes found the word “amber”; lost: window=16.",
-        "Without a cache nothing is kept",
-        "The policy window forgets",
-        "chosen in each layer and head",
-        "Empty now and given back: block",
+        "Without a cache, all",
+        "The policy window drops",
+        "chosen per layer and head",
+        "Now empty and released: block",
         "A guess was answered after",
     ):
         assert part in said, part
@@ -206,10 +206,10 @@ def test_without_a_cache_the_work_follows_the_closed_form(page: Any, four: Log) 
     open_lens(page, four)
     text = page.locator(".compare-charts").inner_text()
     prompt, new = 24, 40
-    assert f"{prompt + new - 1} with, {new * prompt + new * (new - 1) // 2:,} without" in text
+    assert f"{prompt + new - 1} projections with a cache and {new * prompt + new * (new - 1) // 2:,} without" in text
     names = page.locator(".line-chart").nth(2).locator(".chart-names text").all_text_contents()
-    assert "no-cache · N(N+1)/2" in names
-    assert "gqa · N" in names
+    assert "no-cache · without" in names
+    assert "gqa · with a cache" in names
 
 
 def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -> None:
@@ -221,7 +221,7 @@ def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -
         page.keyboard.press(key)
     said = page.locator("#compare-cell").inner_text()
     assert said.startswith(f"window=16, token {first}: the reference took")
-    assert "writing by itself it has" in said
+    assert "in its own text, it has" in said
     assert page.locator("tr[data-figure=first_divergence] td").nth(3).inner_text() == f"token {first}"
     page.evaluate(
         """() => { window.drawn = []; const plain = CanvasRenderingContext2D.prototype.fillText;
@@ -317,7 +317,7 @@ def test_the_menu_comes_from_the_engine_and_starts_a_run(page: Any) -> None:
 
 def test_a_recording_without_lanes_says_what_would_fill_it(page: Any) -> None:
     open_lens(page, no_cache_log())
-    assert "Nothing to compare in this recording." in page.locator(".lens-compare").inner_text()
+    assert "This recording isn’t a comparison." in page.locator(".lens-compare").inner_text()
     open_lens(page, forgetting_log())
     assert "This is lane 2 of a comparison: window=12." in page.locator(".lens-compare").inner_text()
     assert page.locator(".compare-setup a").get_attribute("href") == "?session=s&lens=compare"
@@ -367,14 +367,14 @@ def test_forgotten_entries_are_gone_from_the_cache_lens(page: Any) -> None:
     states = page.evaluate("Array.from(stage.lens.picture.stages.after.states)")
     assert {p for p, state in enumerate(states) if state == 3} == gone
     assert gone
-    assert "forgotten" in page.locator(".lens-legend").inner_text()
+    assert "dropped" in page.locator(".lens-legend").inner_text()
     page.locator(".lens-cursor").focus()
     page.evaluate("stage.describe(timeline.scene())")
     page.evaluate("(p) => { stage.lens.cursorPosition = p; }", min(gone))
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
-    assert "forgotten" in (page.locator(".lens-cursor").get_attribute("aria-valuetext") or "")
-    assert "the rest is forgotten" in page.evaluate("stage.lens.describe(timeline.scene())")
+    assert "dropped" in (page.locator(".lens-cursor").get_attribute("aria-valuetext") or "")
+    assert "The rest is dropped" in page.evaluate("stage.lens.describe(timeline.scene())")
 
 
 def until(log: Log, position: int) -> int:
@@ -406,8 +406,8 @@ def test_an_entry_that_some_heads_keep_is_dim_and_says_so(page: Any) -> None:
         }"""
     )
     assert "kept in1 of 2 heads" in found["part"][0]
-    assert "Forgotten in layer" in found["gone"][0]
-    assert "Forgotten" not in found["kept"][0]
+    assert "Dropped in layer" in found["gone"][0]
+    assert "Dropped" not in found["kept"][0]
 
 
 def test_a_frame_of_four_lanes_does_not_grow_with_the_text(page: Any) -> None:
@@ -457,7 +457,7 @@ def test_each_lane_is_summed_up_beside_the_reference(page: Any, four: Log) -> No
         assert bits["value"] == "0.17×"
         assert window["value"] == times(lanes[3]["read_bytes"] / lanes[0]["read_bytes"])
         same = round(position * lanes[3]["top1_agreement"])
-        assert f"{same} of {position} tokens as the reference" in window["harm"]
+        assert f"{same} of {position} tokens match the reference" in window["harm"]
         first = lanes[3]["first_divergence"]
         assert (f"first difference: token {first}" in window["harm"]) is (first is not None)
         assert f"gqa: {reference['value']} per token; reference." in page.evaluate("stage.lens.describe()")
@@ -523,14 +523,14 @@ def test_errors_of_each_lane_are_seen_on_a_scale_of_their_own(page: Any) -> None
         "all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))"
     )
     assert bars == [pytest.approx(0.01), 1]
-    assert "Each lane has a scale of its own" in page.locator(".compare-errors").inner_text()
+    assert "Each lane has its own scale" in page.locator(".compare-errors").inner_text()
 
 
 def test_no_error_yet_says_why(page: Any) -> None:
     open_lens(page, error_log(0.0))
     bits = page.locator(".compare-map").first
     assert "none yet" in bits.inner_text()
-    assert "still there in full precision" in bits.inner_text()
+    assert "stay in full precision" in bits.inner_text()
     assert bits.locator("canvas").count() == 0
     assert page.locator(".compare-map canvas").count() == 2
 

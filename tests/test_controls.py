@@ -104,7 +104,7 @@ def test_the_drawer_says_samples_priority_and_the_settings_of_the_run(view: View
     page.select_option("#set-eviction", "lfu")
     page.uncheck("#set-chunked_prefill")
     page.check("#set-offload")
-    assert page.inner_text("form button[type=submit]") == "Start again with these settings"
+    assert page.inner_text("form button[type=submit]") == "Restart with these settings"
     page.click("form button[type=submit]")
     page.wait_for_selector("#drawer", state="hidden")
     start, *others = said(view)
@@ -132,7 +132,7 @@ def test_a_number_out_of_range_is_refused_in_place_also_when_folded_away(view: V
     view.page.get_by_text("Many requests", exact=True).click()
     view.page.evaluate("document.querySelector('#drawer form').noValidate = true")
     view.page.click("form button[type=submit]")
-    assert "Most requests at once must be a number from 1 to 1024." in view.page.inner_text("#drawer .form-message")
+    assert "Max running requests must be a number from 1 to 1024." in view.page.inner_text("#drawer .form-message")
     assert view.page.is_visible("#set-max_running")
     assert said(view) == []
 
@@ -188,7 +188,7 @@ def test_while_replaying_a_scenario_opens_its_recording(open_view: Any, serve: A
         view.press("KeyD")
         view.page.wait_for_selector("[data-scenario=twelve_users]:enabled")
         assert view.page.locator("[data-scenario]:disabled").count() == len(SCENARIOS) - 1
-        assert "no recording of it here" in view.page.inner_text("[data-scenario=offload]")
+        assert "no recording available" in view.page.inner_text("[data-scenario=offload]")
         view.page.click("[data-scenario=twelve_users]")
         view.until(lambda state: view.page.evaluate("kvviz.ctx.log.sessionId") != first)
         assert "12-twelve_users" in view.page.evaluate("kvviz.ctx.log.sessionId")

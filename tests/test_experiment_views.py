@@ -113,10 +113,10 @@ def test_figures_and_sum_are_those_of_a_separate_computation(
     """Llama 3.1 8B: 8,030,261,248 parameters, 2 x 32 x 8 x 128 numbers a token."""
     mount(page, "bandwidth")
     choose(page, "Model", "llama-3.1-8b")
-    choose(page, "Card", card)
+    choose(page, "GPU", card)
     choose(page, "Weights and cache in", dtype)
-    choose(page, "Sequences at once", str(batch))
-    page.get_by_label("Context of each sequence").fill(str(context.bit_length() - 8))
+    choose(page, "Batch size", str(batch))
+    page.get_by_label("Context per sequence").fill(str(context.bit_length() - 8))
     until(page, f"view.contextOut.textContent === '{context:,} tokens'")
     weights, each = 8_030_261_248 * size, 65_536 * size * context
     seconds = (weights + batch * each) / bandwidth
@@ -139,9 +139,9 @@ def test_figures_and_sum_are_those_of_a_separate_computation(
 
 def test_the_crossing_stands_where_the_lines_meet(page: Any) -> None:
     mount(page, "bandwidth")
-    choose(page, "Card", "h100")
+    choose(page, "GPU", "h100")
     choose(page, "Weights and cache in", "bf16")
-    choose(page, "Sequences at once", "1")
+    choose(page, "Batch size", "1")
     choose(page, "Model", "llama-3.1-8b")
     chart = page.locator(".exp-chart").first
     assert "122,533 tokens: as much cache as weights" in chart.text_content()
@@ -154,19 +154,19 @@ def test_the_crossing_stands_where_the_lines_meet(page: Any) -> None:
     choose(page, "Model", "llama-3.1-70b")
     label = page.locator("[data-figure=crossing]").inner_text()
     assert "430,626" in label  # 141,107,412,992 / 327,680 = 430,625.65
-    assert "beyond the model’s limit of 131,072" in label
-    assert "The weights alone are 141 GB" in page.locator(".exp-notes").inner_text()
+    assert "beyond the model limit of 131,072" in label
+    assert "The weights alone take 141 GB" in page.locator(".exp-notes").inner_text()
     choose(page, "Model", "deepseek-v3")
     note = page.locator(".exp-notes").inner_text()
-    assert "of 1.34 TB of weights only those that are active for this token are read, 75.1 GB" in note
+    assert "one token reads 75.1 GB of 1.34 TB of weights" in note
     assert "37B of 671B" in note
 
 
 def test_the_run_itself_stands_beside_what_was_measured(page: Any) -> None:
     """The card "here" is measured, and its dots are the decode steps of the log."""
     mount(page, "bandwidth")
-    choose(page, "Sequences at once", "1")
-    choose(page, "Card", "here")
+    choose(page, "Batch size", "1")
+    choose(page, "GPU", "here")
     choose(page, "Model", "run")
     header = page.evaluate("kvviz.ctx.log.header")
     weights, per_token = header["model"]["weight_bytes"], header["pool"]["bytes_per_token"]
@@ -183,7 +183,7 @@ def test_the_run_itself_stands_beside_what_was_measured(page: Any) -> None:
     assert num_decodes > 10
     page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
     until(page, f"document.querySelectorAll('.exp-measured').length === {num_decodes}")
-    choose(page, "Card", "h100")
+    choose(page, "GPU", "h100")
     assert page.locator(".exp-measured").count() == 0
     choose(page, "Model", "llama-3.1-8b")
 
@@ -244,11 +244,11 @@ def test_what_is_told_of_the_attack_is_what_the_probes_say(page: Any, shared: bo
     assert plot.locator(".exp-point-last").count() == 1
     last = page.locator(".exp-last").inner_text()
     assert f"{digits(probes[-1]['first_token_us'] / 1000)} ms" in last
-    assert ("A has not asked this" in last) is (not probes[-1]["is_secret"] or not probes[-1]["says_secret"])
+    assert ("A didn’t send this" in last) is (not probes[-1]["is_secret"] or not probes[-1]["says_secret"])
     rows = page.locator(".exp-timing table tbody tr")
     assert rows.count() == len(probes)
     said = page.evaluate("view.describe()")
-    assert f"{100 * rightly / 40:.0f} % judged rightly, chance is 50 %" in said
+    assert f"{100 * rightly / 40:.0f} % classified correctly, chance is 50 %" in said
     order = page.evaluate("""() => [...document.querySelectorAll('.exp-strip [data-form]')].map((mark) =>
       [Number(mark.dataset.probe), mark.getBBox().x + mark.getBBox().width / 2])""")
     times = {probe["probe"]: probe["first_token_us"] for probe in probes}
@@ -271,8 +271,8 @@ def test_marks_of_one_row_do_not_lie_on_each_other(page: Any) -> None:
 def test_the_attack_is_run_from_the_page(page: Any, server: Running) -> None:
     """On a small random model; the times are what they are, the page tells them as they came."""
     mount(page, "timing")
-    assert "No guess has been timed here yet" in page.locator(".exp-empty").inner_text()
-    page.get_by_label("have a salt each").check()
+    assert "No guess has been timed yet" in page.locator(".exp-empty").inner_text()
+    page.get_by_label("each have a salt").check()
     page.get_by_role("button", name="Run the attack").click()
     until(page, "document.querySelector('.speed').value === 'max'")
     until(page, "kvviz.transport.status.play.rate === null")
@@ -304,7 +304,7 @@ def test_a_recording_cannot_run_it(tab: Any, server: Running) -> None:
     until(page, "window.kvviz && kvviz.ctx.log.lastSeq > 0 && kvviz.stage.lens")
     mount(page, "timing")
     wait_for(lambda: page.get_by_role("button", name="Run the attack").is_disabled())
-    assert "An engine must listen" in page.locator(".exp-run-note").inner_text()
+    assert "Open the live model" in page.locator(".exp-run-note").inner_text()
 
 
 def looks(page: Any, size: str, theme: str) -> None:
@@ -345,12 +345,12 @@ def test_nothing_overflows_or_overlaps(page: Any, size: str) -> None:
     mount(page, "bandwidth")
     for model in ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3", "run"):
         for batch in ("1", "32"):
-            choose(page, "Sequences at once", batch)
+            choose(page, "Batch size", batch)
             choose(page, "Model", model)
             looks(page, size, "dark")
             assert page.evaluate(OVERFLOW) == [], f"{model}, batch {batch}"
     choose(page, "Model", "llama-3.1-8b")
-    choose(page, "Sequences at once", "1")
+    choose(page, "Batch size", "1")
     for shared in (True, False):
         mount(page, "timing", made_up(7, shared=shared))
         looks(page, size, "light")

@@ -118,7 +118,7 @@ def test_a_frame_that_was_not_kept_is_said_in_place(page: Any, log: Any, attenti
     for lens in ("cache", "attention"):
         show(page, log, lens)
         page.evaluate("async () => { go(6); await quiet(); await quiet(); }")
-        assert "attention of this step was not kept" in page.evaluate("texts()")
+        assert "attention for this step isn’t available" in page.evaluate("texts()")
 
 
 def test_the_five_largest_are_named_and_hiding_the_sink_scales_the_rest_up(
@@ -224,7 +224,7 @@ def test_prefill_looks_different_from_decode(page: Any, log: Any) -> None:
     chunk = page.evaluate("(k) => log.step(k + 1).chunks[0].num_tokens", prefill)
     assert f"{chunk} Q" in in_prefill
     assert "Q" not in in_prefill
-    assert {"Q", "reads,", "not kept"} <= set(in_decode)
+    assert {"Q", "reads,", "not cached"} <= set(in_decode)
 
 
 def test_columns_that_left_the_window_are_dim_in_their_layers_only(page: Any, log: Any) -> None:
@@ -251,14 +251,14 @@ def test_latents_and_layers_that_store_nothing_are_shown_as_such(page: Any, log:
     rows = page.evaluate("stage.lens.frame.rows.map((row) => row.keyHeight / (row.keyHeight + row.valueHeight))")
     assert rows[0] > 0.6
     page.evaluate("async () => { ui.set({layer: 5}); draw(); await quiet(); }")
-    assert any("stores nothing" in text for text in page.evaluate("texts()"))
+    assert any("no cache of its own" in text for text in page.evaluate("texts()"))
     show(page, (header, records), "attention")
     page.evaluate("async () => { go(8); await quiet(); }")
     assert "query heads read one latent per token" in page.locator(".lens-title").inner_text()
 
 
 @pytest.mark.parametrize(
-    ("num_kv", "title"), [(6, "KV head of its own"), (2, "read through 2 KV heads"), (1, "through one KV head")]
+    ("num_kv", "title"), [(6, "has its own KV head"), (2, "read 2 KV heads"), (1, "read one KV head")]
 )
 def test_query_heads_are_bracketed_by_the_kv_head_they_share(page: Any, log: Any, num_kv: int, title: str) -> None:
     header, records = log
@@ -278,7 +278,7 @@ def test_a_pointed_weight_is_explained_with_the_models_own_numbers(page: Any, lo
     page.mouse.move(*spot)
     page.evaluate("async () => { draw(); await quiet(); await quiet(); }")
     text = page.locator(".lens-sum").inner_text()
-    for part in ("q4 asks", "reads token 3", "10.00", "× 0.35", "3.50"):
+    for part in ("q4: query of", "reads token 3", "10.00", "× 0.35", "3.50"):
         assert part in text
     weight = attention.weights(8, 0)[4, 3]
     assert f"{weight * 100:.1f} %" in text or f"{weight * 100:.0f} %" in text
@@ -443,7 +443,7 @@ def test_states_and_the_host_tier_are_written(page: Any, serving: Any) -> None:
     page.evaluate("(k) => go(k)", step)
     texts = " | ".join(page.evaluate("texts()"))
     letter = chr(65 + event["request_id"])
-    for part in ("Host tier", "swapped out", "blocks of swapped requests", "waits", "fork of A at token 18"):
+    for part in ("Host tier", "swapped out", "blocks of swapped requests", "waiting", "fork of A at token 18"):
         assert part in texts, part
     page.evaluate("stage.describe(timeline.scene())")
     rows = page.locator("table tbody tr").all_inner_texts()
@@ -467,7 +467,7 @@ def test_keys_walk_the_prefix_tree(page: Any, serving: Any) -> None:
         page.keyboard.press(key)
         said.append(page.locator("#pages-block").inner_text())
     assert said[0].startswith("Tokens 0–7, “")
-    assert "Prompts part here" in said[0]
+    assert "Prompts diverge here" in said[0]
     assert said[1].startswith("Tokens 8–15, “")
     assert len(set(said[:3])) == 3
     page.keyboard.press("Enter")
@@ -497,8 +497,8 @@ def test_slabs_of_many_requests_reserve_refuse_and_leave_holes(page: Any, servin
     page.evaluate("go(14)")
     page.get_by_role("button", name="model’s full context").click()
     texts = " ".join(page.evaluate("texts()"))
-    assert f"{header['model']['max_positions']:,} tokens would be reserved for each" in texts
-    assert "contiguous: nobody fits" in texts
+    assert f"{header['model']['max_positions']:,} tokens per request" in texts
+    assert "contiguous: no request fits" in texts
 
 
 def test_marks_differ_in_form_and_stand_out(page: Any, serving: Any) -> None:

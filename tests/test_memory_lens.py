@@ -228,7 +228,9 @@ def test_the_formula_is_that_of_the_model(page: Any, name: str) -> None:
     ]
     assert cells.count() == sum(heads)
     notes = page.locator(".memory-formula .memory-notes").inner_text()
-    assert ("2 of 8 layers store nothing" in notes and "5 layers look back 512 tokens" in notes) == (name == "mixed")
+    assert ("2 of 8 layers have no cache" in notes and "5 layers read the last 512 tokens" in notes) == (
+        name == "mixed"
+    )
 
 
 def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:
@@ -248,7 +250,7 @@ def test_bytes_on_screen_are_those_of_pythons_fold(page: Any) -> None:
         shown = {words[1]: in_bytes(*words[2:]) for words in legend if words[0] == "Request" and len(words) > 2}
         assert shown.keys() == {chr(65 + int(request)) for request in at["own"]}
         most = max(each["held"] for each in expected[: step + 1])
-        told = re.search(r"most so far (\S+) (\S+), in step (\d+)", page.locator(".memory-of").first.inner_text())
+        told = re.search(r"peak (\S+) (\S+), in step (\d+)", page.locator(".memory-of").first.inner_text())
         assert (told is not None) == (most > at["held"])
         if told:
             assert in_bytes(told[1], told[2]) == pytest.approx(most * per_token, rel=0.005)
@@ -310,7 +312,7 @@ def test_a_factor_lights_what_it_counts(page: Any) -> None:
     page.locator(".memory-factor[data-light=layers]").press("Enter")
     page.locator(".memory-scroll").focus()
     assert page.evaluate(lit) == 6  # pressed: it stays
-    assert "6 layers keeps its own" in page.locator(".memory-token-caption").inner_text()
+    assert "6 layers stores its own" in page.locator(".memory-token-caption").inner_text()
 
 
 def test_nothing_is_empty_before_the_first_write(page: Any) -> None:
@@ -319,7 +321,7 @@ def test_nothing_is_empty_before_the_first_write(page: Any) -> None:
     open_lens(page, (header, records[:first]))
     told = page.locator(".memory-empty").inner_text()
     assert "Nothing is cached yet." in told
-    assert "512 B each. They go into blocks of 4 tokens; the pool of 8 KiB has room for 16." in told
+    assert "512 B each. They go into blocks of 4 tokens. The pool of 8 KiB holds 16." in told
     assert page.locator(".memory-chart").is_hidden()
     assert page.locator(".memory-key").inner_text() == "0 B"
     page.evaluate("(rest) => { log.append(rest); stage.dirty.add('world'); go(1); }", records[first:])
@@ -340,7 +342,7 @@ def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:
     assert expected["held"] == 12
     assert page.locator(".memory-key").inner_text() == "12"
     assert "slots held of 32 slots · 3 of 8 blocks" in page.locator(".memory-of").first.inner_text()
-    assert "workload without a model" in page.locator(".memory-formula").inner_text()
+    assert "workload has no model" in page.locator(".memory-formula").inner_text()
     assert page.locator(".memory-picture").is_hidden()
     assert page.locator(".memory-beside").is_hidden()
 

@@ -412,10 +412,10 @@ def test_every_decision_has_its_sentence(page: Any, seed: int, eviction: str, pr
     texts = captions_of(page)
     assert {"preempted", "forked", "evicted", "hit", "miss", "allocated", "finished"} <= set(texts)
     whole = " ".join(text for sentences in texts.values() for text in sentences)
-    parts = ["of the budget", "is not let in", "back from the host tier", "branches off"]
+    parts = ["in the budget", "isn’t admitted", "from the host tier in", "branches off"]
     if preemption == "swap":
         parts += ["the host tier returns its", "The host tier takes its", "(least frequently used)", "Count 2 → 1"]
     else:
-        parts += ["will be computed again", "generated tokens are kept"]
+        parts += ["must be recomputed", "It keeps its"]
     for part in parts:
         assert part in whole, part

@@ -24,7 +24,7 @@ from tests.support.running import Running
 
 #: As long as two and a half chunks of prefill; one character is one token.
 LONG_PROMPT = "a prompt of some length, which " * 5
-RESTARTED = "The server has started again with a new run"
+RESTARTED = "The server restarted with a new run"
 #: Notes in `window.told` every text by which the page calls the cache empty, as soon as it can be seen.
 WATCH_FOR_EMPTY = """
 window.told = [];
@@ -107,12 +107,12 @@ def test_a_server_that_starts_again_is_told_until_it_is_dismissed(open_view: Any
         head = view.run_to_the_end()["head"]
         log_id = view.page.evaluate("kvviz.ctx.log.logId")
     view.until(lambda state: state["connection"] == "lost")
-    assert "server is gone" in view.page.inner_text("#banner")
+    assert "Connection lost" in view.page.inner_text("#banner")
     with serve(config, page_load()):
         view.page.evaluate("kvviz.transport.retry()")
         state = view.until(lambda state: state["connection"] == "open" and state["folded"])
         view.page.get_by_text(RESTARTED).wait_for()
-        assert "server is gone" not in view.page.inner_text("#banner")
+        assert "Connection lost" not in view.page.inner_text("#banner")
         assert view.page.evaluate("kvviz.ctx.log.logId") != log_id
         assert (state["head"], state["position"]) == (0, 0)
         assert head > 0
@@ -132,7 +132,7 @@ def test_the_same_run_after_a_cut_is_no_new_start(open_view: Any, serve: Any, li
         ".observe(document.getElementById('banner'), {childList: true, subtree: true, characterData: true})"
     )
     view.page.evaluate("kvviz.transport.socket.onclose({code: 1006, reason: ''})")
-    view.page.wait_for_function("() => banners.some(text => text.includes('server is gone'))")
+    view.page.wait_for_function("() => banners.some(text => text.includes('Connection lost'))")
     view.until(lambda state: state["connection"] == "open")
     assert view.page.is_hidden("#banner")
     assert not any(RESTARTED in text for text in view.page.evaluate("banners"))
@@ -179,7 +179,7 @@ def test_a_reload_returns_to_ones_own_session(open_view: Any, live: Running, ope
         time.sleep(0.6)  # longer than an address waits to be written
         assert "session=" not in view.page.url
         view.press("KeyD")
-        view.page.get_by_role("button", name="A session of your own").click()
+        view.page.get_by_role("button", name="Start your own session").click()
     view.page.wait_for_url(re.compile(r"[?&]session=s-"))
     own = str(view.page.evaluate("kvviz.ctx.log.sessionId"))
     view.until(lambda state: state["connection"] == "open" and state["model"]["state"] == "ready")
@@ -275,8 +275,8 @@ def test_the_drawer_says_when_a_conversation_can_go_on(open_view: Any, serve: An
         view.press("KeyD")
         view.page.wait_for_function("() => document.querySelector('.form-notice').textContent !== ''")
         assert view.page.inner_text(".form-notice") == (
-            "Request A is at work. Another prompt joins it, or waits until there is room; the conversation can be "
-            "continued when nothing runs."
+            "Request A is running. Another prompt joins it or waits for free blocks. "
+            "To continue the conversation, wait until it finishes."
         )
         assert button.is_disabled()
         assert view.page.get_by_role("button", name="Cancel request A").is_visible()
@@ -293,7 +293,7 @@ def test_a_conversation_that_outgrows_the_pool_is_told_what_a_larger_one_forgets
     view = open_view(live.url)
     view.until(lambda state: state["kind"] == "live")
     ask_and_wait(view, "first", 1, num_blocks="4", max_new_tokens="4")
-    forgets = "A larger pool begins a new run: what was said before is not part of it."
+    forgets = "A larger pool starts a new run without the conversation so far."
     view.press("KeyD")
     view.page.fill("#prompt", "x" * 100)
     view.page.click("form button[type=submit]")
@@ -337,7 +337,7 @@ def test_nothing_is_called_empty_before_the_log_is_here(tab: Any, serve: Any, no
         page.goto(f"{server.url}/?lens={lens}")
         page.wait_for_selector(f".lens-{lens}", state="attached")
         page.wait_for_timeout(300)
-        assert boot_line(page) == "The picture is being prepared."
+        assert boot_line(page) == "Loading the picture …"
         assert page.inner_text("#live") == ""
         assert page.inner_text("#stage-description") == ""
         gate.set()
@@ -374,7 +374,7 @@ def test_nothing_is_called_empty_while_records_are_on_their_way(tab: Any, serve:
         page.wait_for_timeout(400)
         assert held
         assert page.evaluate("[kvviz.ctx.log.isLoading, kvviz.ctx.log.records.length]") == [True, 0]
-        assert boot_line(page) == "The picture is being prepared."
+        assert boot_line(page) == "Loading the picture …"
         holds = False
         for send in held:
             send()
@@ -422,9 +422,9 @@ def test_a_server_that_is_gone_before_it_answered_is_told_by_the_banner_alone(
         page.goto(server.url)
         page.wait_for_function("() => window.kvviz?.transport.status")
         page.wait_for_timeout(100)
-        assert boot_line(page) == "The picture is being prepared."
+        assert boot_line(page) == "Loading the picture …"
     gate.set()
-    page.locator("#banner", has_text="The server is gone").wait_for()
+    page.locator("#banner", has_text="Connection lost").wait_for()
     page.wait_for_timeout(100)
     assert boot_line(page) is None
     assert page.evaluate("told") == []
@@ -445,7 +445,7 @@ def test_a_block_workload_opens_in_pages_and_says_that_there_is_no_model(
         assert "no model · pool 10 × 16 tokens" in view.page.inner_text("header")
         view.press("KeyD")
         view.page.wait_for_selector("#drawer", state="visible")
-        assert "No model: a block workload was replayed" in view.page.text_content("#drawer")
+        assert "No model: this recording replays a block workload" in view.page.text_content("#drawer")
         assert "undefined" not in view.page.text_content("main")
         assert view.watched.errors == []
         view.close()

@@ -299,8 +299,8 @@ def test_history_can_be_scrubbed_when_the_server_is_gone(open_view: Any, serve: 
         view.until(lambda state: state["folded"] and state["head"] > 30)
         before = view.folds([*range(20)])
     view.until(lambda state: state["connection"] == "lost")
-    assert "server is gone" in view.page.inner_text("#banner")
-    assert "server gone" in view.page.inner_text("#proof")
+    assert "Connection lost" in view.page.inner_text("#banner")
+    assert "offline" in view.page.inner_text("#proof")
     view.press("Home", "ArrowRight")
     view.until(lambda state: state["position"] == 1 and not state["moving"])
     assert [
@@ -528,14 +528,14 @@ def test_a_recording_is_opened_and_saved_and_a_damaged_one_is_refused(
 def test_a_link_to_a_session_that_is_gone_falls_back_and_says_so(open_view: Any, live: Running) -> None:
     view = open_view(f"{live.url}/?session=nobody&step=3")
     view.until(lambda state: state["kind"] == "live")
-    assert "is gone" in view.page.inner_text("#banner")
+    assert "no longer exists" in view.page.inner_text("#banner")
     view.close()
 
 
 def test_a_session_of_ones_own_leaves_the_others_alone(view: View, live: Running) -> None:
     view.run_to_the_end()
     view.press("KeyD")
-    view.page.get_by_role("button", name="A session of your own").click()
+    view.page.get_by_role("button", name="Start your own session").click()
     view.until(lambda state: state["head"] == 0 and state["connection"] == "open")
     own = view.page.evaluate("kvviz.ctx.log.sessionId")
     assert own != "live"

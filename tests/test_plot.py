@@ -165,7 +165,7 @@ def test_zoom_by_keys_and_by_mouse_outlives_new_numbers(opened: Watched) -> None
     assert axis(page) == pytest.approx([0.75, 3.25])  # 4 / 1.6 = 2.5 wide around 2
     page.evaluate("plot.draw([{x: [0, 9], y: [0, 9]}], {xaxis: {range: [0, 9]}, yaxis: {range: [0, 9], bytes: true}})")
     assert axis(page) == pytest.approx([0.75, 3.25])
-    page.get_by_role("button", name="Whole chart").press("Enter")
+    page.get_by_role("button", name="Reset zoom").press("Enter")
     page.wait_for_function("document.querySelector('.plot-area')._fullLayout.xaxis.range[1] === 9")
     box = page.locator(".plot-area .nsewdrag").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 10)

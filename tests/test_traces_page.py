@@ -419,7 +419,7 @@ def test_cancel(tab: Any, server: Running) -> None:
     cancel.wait_for()
     assert cancel.bounding_box()["y"] < 200
     cancel.click()
-    watched.page.get_by_text("Cancelled; what was found so far stays.").wait_for()
+    watched.page.get_by_text("Cancelled. Results so far are kept.").wait_for()
     assert watched.page.get_by_role("button", name="Simulate").is_visible()
     assert watched.errors == []
     watched.leave()

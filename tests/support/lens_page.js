@@ -230,7 +230,7 @@ const textsInLayer = async (k) => {
   return texts();
 };
 
-/** Pixels of token 2 in two layers, and the pixel that means "out of the window". */
+/** Pixels of token 2 in two layers, and the pixel that means "outside the window". */
 const pixelsOfTokenTwo = async (layers) => {
   const {frame, tables} = stage.lens;
   const {edges, space, bitmaps, stack} = frame;

@@ -74,7 +74,7 @@ class Attention:
             return 200, encode_pack(about, {"key_norm": norms, "value_norm": norms})
         step = int(name) if name.isdigit() else -1
         if step not in self.written or step in self.missing:
-            return 404, json.dumps({"code": "dropped", "message": "not kept"}).encode()
+            return 404, json.dumps({"code": "dropped", "message": "not cached"}).encode()
         request = int(asked.get("request", self.written[step][0]))
         if (step, request) not in self.parts:
             return 404, json.dumps({"code": "not_in_step", "message": "not in this step"}).encode()

@@ -103,7 +103,7 @@ export const attentionLens = {
   sinkBias: 'A learned sink that isn’t a token takes {percent} of this head.',
   windowNote: 'This layer has a window: it reads only the last {window} tokens.',
   noneNote: 'This layer has no cache of its own: it reads another layer’s entries.',
-  terms: { heads: 'q{head}, {asker}', key: 'reads token {position} {token}', dot: 'q·k', scaled: '× {scaling}', softcap: 'soft cap ±{softcap}', weight: 'softmax' },
+  terms: { heads: 'q{head}: query of {asker}', key: 'reads token {position} {token}', dot: 'q·k', scaled: '× {scaling}', softcap: 'soft cap ±{softcap}', weight: 'softmax' },
   meanTerm: 'mean of {n} heads',
   scoresMissing: 'q·k of this step isn’t available',
   scoresRecording: 'this recording has no q·k: run the prompt live to see it',

@@ -82,7 +82,7 @@ export const compareLens = {
     ms_per_token: { of: 'per token', times: 'the time per token', beside: '{own} per token, not {other}', same: '{own} per token too' },
   },
   badge: {
-    proved: '✓ exact: same tokens, logits ±{diff}', wrong: '✗ not exact: {why}', lossy: '{n} of {all} same as the reference', none: 'not measured yet',
+    proved: '✓ exact: same tokens, logits ±{diff}', wrong: '✗ not exact: {why}', lossy: '{n} of {all} match the reference', none: 'not measured yet',
     tokens: '{n} of {all} tokens differ', logits: 'max |Δ logit| {diff} exceeds {limit}', reference: 'reference',
   },
   figures: {
