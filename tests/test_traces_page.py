@@ -152,15 +152,15 @@ def test_capacities_of_small_and_large_traces() -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "sentence"),
     [
-        ({"trace": "nothing"}, 400, "There is no trace 'nothing' here"),
-        ({"trace": "../../etc/passwd"}, 400, "There is no trace '../../etc/passwd' here"),
-        ({"trace": "0" * 32}, 400, "give the file again"),
+        ({"trace": "nothing"}, 400, "The trace 'nothing' doesn't exist"),
+        ({"trace": "../../etc/passwd"}, 400, "The trace '../../etc/passwd' doesn't exist"),
+        ({"trace": "0" * 32}, 400, "upload the file again"),
         ({"policies": "lru,mru"}, 400, "Policy must be one of lru, fifo, lfu, random, optimum (got 'mru')"),
         ({"policies": ""}, 400, "Policy must be"),
         ({"blocks": -1}, 400, "blocks: expected a number of at least 0, got"),
         ({"seed": "x"}, 400, "seed: expected a whole number, got 'x'"),
         ({"memory": "1GiB"}, 400, "or memory and a model"),
-        ({"memory": "1GiB", "model": "llama-3.1-8b", "blocks": 4}, 400, "choose one of the two"),
+        ({"memory": "1GiB", "model": "llama-3.1-8b", "blocks": 4}, 400, "either a number of blocks, or memory and a model"),
         ({"memory": "1GiB", "model": "nobody"}, 400, "nobody"),
         ({"memory": "1 GiB of", "model": "llama-3.1-8b"}, 400, "A size must be a number with a unit, such as 40GiB"),
         ({"memory": "1GiB", "model": "llama-3.1-8b", "dtype": "x"}, 400, "dtype"),
@@ -199,7 +199,7 @@ def test_only_the_newest_files_stay(server: Running, client: httpx.Client) -> No
     for n in range(traces_api.MAX_TRACES):
         upload(client, FILE + b"\n" * (n + 2))
     answer = client.post("/jobs", params={"client": "test", "trace": first})
-    assert "give the file again" in answer.json()["message"]
+    assert "upload the file again" in answer.json()["message"]
 
 
 def test_a_study_of_a_file_that_went_meanwhile_says_so(server: Running, client: httpx.Client) -> None:
@@ -318,7 +318,7 @@ def test_the_page_shows_what_the_simulation_counts(page: Any) -> None:
     stored = StoredTrace.of(DOCUMENTS)
     best = simulate(stored, "optimum", 1_000).result
     assert page.locator(".traces-rate").text_content() == "0.0 %"
-    assert f"{100 * best.hit_rate:.1f} % is the optimum in this cache" in page.locator(".traces-facts").text_content()
+    assert f"the optimum for this cache is {100 * best.hit_rate:.1f} %" in page.locator(".traces-facts").text_content()
     rows = [row.split("\t") for row in page.locator(".traces-table tbody").inner_text().splitlines()]
     found = [f"{100 * best.hit_rate:.1f} %", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}", f"{best.evictions:,}"]
     assert [rows[1][0], rows[1][1], *rows[1][3:]] == ["Optimum", *found]
@@ -405,7 +405,7 @@ def test_a_link_to_a_file_that_is_gone(tab: Any, server: Running) -> None:
     watched = opened(tab, server.url, f"?trace={'a' * 32}")
     message = watched.page.locator(".traces-message.traces-wrong")
     message.wait_for()
-    assert "give the file again" in message.inner_text()
+    assert "upload the file again" in message.inner_text()
     box = message.bounding_box()
     assert box["y"] + box["height"] < 200
     assert not watched.page.locator(".traces-curve").is_visible()
