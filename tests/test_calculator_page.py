@@ -334,7 +334,7 @@ def test_figures_follow_what_is_typed(page: Any, server: Running) -> None:
         "llama-3.1-8b", "--context", "128", "--batch", "1001", "--dtype", "fp8", "--gpu", "h100", "--price", "2"
     )
     cost = answer["capacity"]["cost_per_million_tokens"]
-    shown(page, "[data-figure=tokens_per_s]", f"${cost:.4f} a million")
+    shown(page, "[data-figure=tokens_per_s]", f"${cost:.4f} per million")
     wait_for(lambda: "1,001" in page.locator("#live").inner_text(), 10)
 
 
@@ -439,20 +439,20 @@ def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: 
     page.locator(".calc-more summary").click()
     page.locator("#calc-prefix").fill("9000")
     shown(page, "#calc-prefix-fault", "prefix must be a whole number from 0 to 8191 (got 9000)")
-    assert "before it" in page.locator(".calc-nothing").inner_text()
+    assert "before this change" in page.locator(".calc-nothing").inner_text()
 
 
 def test_a_bad_address_offers_the_default(page: Any, server: Running) -> None:
     go(page, server, "?context=abc&model=gpt2&shown=9&over=x")
-    assert "is 'abc'" in page.locator("#calc-context-fault").inner_text()
-    page.get_by_role("button", name="Context: take 8192").click()
+    assert "(got 'abc')" in page.locator("#calc-context-fault").inner_text()
+    page.get_by_role("button", name="Context: use 8192").click()
     shown(page, "[data-figure=bytes_per_token]", "36,864 bytes")
     go(page, server, "?gpu=abacus")
     assert "There is no card 'abacus' here" in page.locator("#calc-gpu-fault").inner_text()
-    page.get_by_role("button", name="Card: take h100").click()
+    page.get_by_role("button", name="GPU: use h100").click()
     shown(page, "[data-figure=max_sequences]", "57 sequences")
     go(page, server, "?model=%7Bbroken")
-    assert "The config is no JSON" in page.locator("#calc-config-fault").inner_text()
+    assert "The config is not valid JSON" in page.locator("#calc-config-fault").inner_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"model_type": "llama"}', "null", '{"num_hidden_layers": 1e999}'])
@@ -723,7 +723,7 @@ def test_sources_and_dates_are_there(page: Any, server: Running) -> None:
     sources = page.locator(".calc-source").all_text_contents()
     assert f"Config read {model['checked']}: {model['source']}." in sources[0]
     assert f"read {card['checked']}: {card['source']}." in sources[1]
-    assert f"an hour: {card['price_source']}, read {card['checked']}." in sources[1]
+    assert f"per hour: {card['price_source']}, read {card['checked']}." in sources[1]
 
 
 def test_published_mistakes_are_worked_out(page: Any, server: Running) -> None:

@@ -298,7 +298,7 @@ def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_pat
         printed = process.stdout.read().decode()
     assert process.returncode == 0, shown
     text = shown.decode()
-    assert text.index("0 of 9 prompt tokens computed") < text.index("1 of 5 tokens made")
+    assert text.index("0 of 9 prompt tokens computed") < text.index("1 of 5 tokens generated")
     assert len(printed.splitlines()) == 2
     assert printed.startswith(f"{tmp_path / 'run.kvviz'}: ")
 
@@ -320,10 +320,10 @@ def test_a_count_is_drawn_step_by_step() -> None:
         line.update("loading", 1.0, "Loading Tiny")
         for done in (0, 64, 128):
             line.count("prompt tokens computed", done, 150)
-        line.count("tokens made", 1, 1_500)
+        line.count("tokens generated", 1, 1_500)
         assert line._bar is not None
         (task,) = line._bar.tasks
-        assert (task.description, task.completed, task.total) == ("1 of 1,500 tokens made", 1, 1_500)
+        assert (task.description, task.completed, task.total) == ("1 of 1,500 tokens generated", 1, 1_500)
     text = drawn.getvalue()
     assert text.index("Loading Tiny") < text.index("0 of 150 prompt tokens computed") < text.index("1 of 1,500 tokens")
 

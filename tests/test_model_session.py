@@ -89,7 +89,7 @@ def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedM
 def test_what_cannot_be_continued_is_refused(observed: InstrumentedModel) -> None:
     session = session_of(observed)
     running = session.add_prompt(PromptRequest("hello", max_new_tokens=4))
-    for request_id, reason in ((running, "still running"), (99, "not known")):
+    for request_id, reason in ((running, "still running"), (99, "unknown")):
         with pytest.raises(RequestError, match=reason) as caught:
             session.add_prompt(PromptRequest("more", continues=request_id))
         assert caught.value.code == "no_request"

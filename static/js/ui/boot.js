@@ -1,4 +1,4 @@
-// Classic script, first of all: when a part of the page cannot be loaded or run, the person is told.
+// Classic script, first of all: shows a message when part of the page cannot be loaded or run.
 (function () {
   'use strict';
 
@@ -6,7 +6,7 @@
   function tell(message) {
     const panel = document.getElementById('boot');
     if (!panel) return;
-    panel.textContent = 'A part of the page could not be loaded: ' + message + '. Reload the page; if it stays, look at the terminal of the server.';
+    panel.textContent = 'Part of the page could not be loaded: ' + message + '. Reload the page. If that doesn’t help, check the server’s terminal.';
     panel.classList.add('boot-failed');
     panel.hidden = false;
     panel.setAttribute('role', 'alert');
