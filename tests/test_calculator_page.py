@@ -448,7 +448,7 @@ def test_a_bad_address_offers_the_default(page: Any, server: Running) -> None:
     page.get_by_role("button", name="Context: use 8192").click()
     shown(page, "[data-figure=bytes_per_token]", "36,864 bytes")
     go(page, server, "?gpu=abacus")
-    assert "There is no card 'abacus' here" in page.locator("#calc-gpu-fault").inner_text()
+    assert "Unknown GPU 'abacus'" in page.locator("#calc-gpu-fault").inner_text()
     page.get_by_role("button", name="GPU: use h100").click()
     shown(page, "[data-figure=max_sequences]", "57 sequences")
     go(page, server, "?model=%7Bbroken")
