@@ -101,7 +101,7 @@ def test_a_hit_is_what_was_guessed_and_nothing_carries_over(small: InstrumentedM
 
 def test_its_log_folds_and_says_what_the_result_says(small: InstrumentedModel) -> None:
     played = attack(small, shared=True, num_probes=8)
-    with pytest.raises(RequestError, match="has not guessed yet"):
+    with pytest.raises(RequestError, match="hasn't guessed yet"):
         played.result()
     played.run()
     world = World(80, 16)
