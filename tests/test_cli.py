@@ -325,7 +325,11 @@ def test_a_count_is_drawn_step_by_step() -> None:
         (task,) = line._bar.tasks
         assert (task.description, task.completed, task.total) == ("1 of 1,500 tokens generated", 1, 1_500)
     text = drawn.getvalue()
-    assert text.index("Loading Tiny") < text.index("0 of 150 prompt tokens computed") < text.index("1 of 1,500 tokens generated")
+    assert (
+        text.index("Loading Tiny")
+        < text.index("0 of 150 prompt tokens computed")
+        < text.index("1 of 1,500 tokens generated")
+    )
 
 
 def test_replay_needs_no_torch_and_ends_with_ctrl_c(recording: Path) -> None:

@@ -176,7 +176,7 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
 
 def test_chance_has_no_place_in_a_comparison() -> None:
     run = Run(small_model("llama"), ["mha"], prompt_ids(5))
-    with pytest.raises(RequestError, match=r"the temperature is 0\.7; leave it at 0"):
+    with pytest.raises(RequestError, match=r"A comparison needs temperature 0.*0\.7"):
         run.comparison.add_prompt(PromptRequest("fox", temperature=0.7))
 
 
@@ -423,8 +423,8 @@ def test_an_altered_event_of_a_lane_breaks_the_world() -> None:
         (["int4,bits=3"], "has no option 'bits'"),
         (["window=1"], "from 2 to"),
         (["sinks=4"], "more than start"),
-        ([], "1 to 4 lanes"),
-        (["mha", "mqa", "int4", "int8", "fp8"], "1 to 4 lanes"),
+        ([], "1–4 lanes"),
+        (["mha", "mqa", "int4", "int8", "fp8"], "1–4 lanes"),
         (["mha", "mqa", "int4", "int8"], "including the reference gqa (got 5)"),
         (["x" * 200], "short text"),
         ([""], "short text"),

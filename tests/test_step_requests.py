@@ -109,7 +109,7 @@ def test_a_request_is_asked_for_by_its_id(observed: InstrumentedModel) -> None:
         np.testing.assert_allclose(triangle[-1], weights(frame)[0, 2], atol=0.01)
         scores = frames.scores(step, 0, frame.start, request_id)
         np.testing.assert_allclose(scores["weight"], weights(frame)[0, :, frame.start], atol=1e-6)
-        seen = np.where(frame.slots >= 0, frames.ledger.slot_seq[frame.slots], -1)  # type: ignore[index]
+        seen = np.where(frame.slots >= 0, frames.slots.slot_seq[frame.slots], -1)  # type: ignore[index]
         np.testing.assert_array_equal(frame.seqs, seen)
 
 

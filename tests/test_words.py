@@ -1,0 +1,42 @@
+"""Phrases that a reader stumbles over don't come back into the texts that have been edited."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BANNED = re.compile(
+    r"\b(somebody|nobody) \w|\bput out\b|\blet in\b|\bthrown? away\b|\bby lot\b|\btells?\b|\bis acted\b|\bis brought\b"
+    r"|\bnumbers of a head\b|(?<!there )\bis no(?= [a-z])(?! longer)",
+    re.IGNORECASE,
+)
+QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|`((?:[^`\\]|\\.)*)`")
+#: The texts of the page, and the documents that a new reader opens first.
+TEXTS = [
+    *sorted((ROOT / "static" / "js" / "strings").glob("*.js")),
+    *sorted((ROOT / "templates").glob("*.html")),
+    ROOT / "README.md",
+    ROOT / "docs" / "glossary.md",
+]
+
+
+def texts_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text; of a catalogue only what stands in quotes."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if path.suffix != ".js":
+        return list(enumerate(lines, 1))
+    return [(number, text) for number, line in enumerate(lines, 1) for text in map("".join, QUOTED.findall(line))]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_no_banned_phrase(path: Path) -> None:
+    found = [(number, hit[0]) for number, text in texts_of(path) for hit in BANNED.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["Nothing is acted.", "It tells why.", "Nobody uses it.", "It is no block."])
+def test_banned_phrases_are_found(text: str) -> None:
+    assert BANNED.search(text)
