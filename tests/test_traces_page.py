@@ -322,7 +322,7 @@ def test_the_page_shows_what_the_simulation_counts(page: Any) -> None:
     stored = StoredTrace.of(DOCUMENTS)
     best = simulate(stored, "optimum", 1_000).result
     assert page.locator(".traces-rate").text_content() == "0.0 %"
-    assert f"{100 * best.hit_rate:.1f} % is the optimum in this cache" in page.locator(".traces-facts").text_content()
+    assert f"the optimum for this cache is {100 * best.hit_rate:.1f} %" in page.locator(".traces-facts").text_content()
     rows = [row.split("\t") for row in page.locator(".traces-table tbody").inner_text().splitlines()]
     found = [f"{100 * best.hit_rate:.1f} %", f"{best.hit_tokens:,}", f"{best.hit_blocks:,}", f"{best.evictions:,}"]
     assert [rows[1][0], rows[1][1], *rows[1][3:]] == ["Optimum", *found]
