@@ -80,7 +80,7 @@ def open_lens(page: Any, log: Log) -> None:
 
 def wait_for_chart(page: Any) -> None:
     page.wait_for_selector(".plot-area .main-svg", timeout=60_000)
-    page.wait_for_function("document.querySelector('.plot-message').hidden")
+    page.wait_for_function("() => document.querySelector('.plot-message').hidden")
 
 
 def in_bytes(number: str, unit: str) -> float:
@@ -308,7 +308,7 @@ def test_a_factor_lights_what_it_counts(page: Any) -> None:
     for light, number in {"layers": 6, "heads": 2, "pair": 2, "dim": 1, "tokens": 24, "wasted": 0}.items():
         page.locator(f".memory-factor[data-light={light}]").focus()
         assert page.evaluate(lit) == number, light
-    page.wait_for_function("document.querySelector('.plot-area').data[0].fillcolor.includes('0.15')")
+    page.wait_for_function("() => document.querySelector('.plot-area').data[0].fillcolor.includes('0.15')")
     page.locator(".memory-factor[data-light=layers]").press("Enter")
     page.locator(".memory-scroll").focus()
     assert page.evaluate(lit) == 6  # pressed: it stays
@@ -427,7 +427,7 @@ def test_the_lens_in_words_and_after_it_is_left(page: Any) -> None:
     wait_for_chart(page)
     page.wait_for_function("(words) => document.querySelector('.plot-area').ariaLabel.includes(words)", arg=words)
     page.evaluate("stage.show('batch')")
-    page.wait_for_function("stage.name === 'batch' && stage.lens !== null")
+    page.wait_for_function("() => stage.name === 'batch' && stage.lens !== null")
     assert page.locator(".plot-area").count() == 0
     assert page.evaluate("stage.numFailures") == 0
 
@@ -450,7 +450,7 @@ def test_the_served_page_draws_it_under_its_policy(tab: Any, serve: Any) -> None
         page.locator("body").press("5")
         wait_for_chart(page)
         page.get_by_role("button", name="Zoom in").press("Enter")
-        page.wait_for_function("document.querySelector('.plot-area')._fullLayout.xaxis.range[0] > 0")
+        page.wait_for_function("() => document.querySelector('.plot-area')._fullLayout.xaxis.range[0] > 0")
         href = page.locator(".memory-what-if a").first.get_attribute("href")
         assert page.locator(".memory-what-if a").last.get_attribute("href") == "traces"
         assert href.startswith("calculator?model=llama-3.1-70b&gpu=h100&gpus=4")

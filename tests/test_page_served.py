@@ -43,7 +43,7 @@ def test_the_page_works_under_every_address(tab: Any, host: str, proxy: str) -> 
         path = "/" if proxy == "none" else f"{PREFIX}/"
         tab.goto(f"http://{host}:{server.port}{path}")
         tab.wait_for_selector("html[data-ready=yes]", timeout=60_000)
-        tab.wait_for_function("kvviz.ctx.log.lastSeq > 0", timeout=60_000)
+        tab.wait_for_function("() => kvviz.ctx.log.lastSeq > 0", timeout=60_000)
         assert sockets[0].startswith(f"ws://{host}:{server.port}{path}ws")
         assert tab.evaluate("isSecureContext") == (host == "127.0.0.1")
         assert (watched.errors, watched.foreign) == ([], [])
