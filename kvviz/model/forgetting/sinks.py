@@ -16,8 +16,8 @@ class Sinks(Policy):
     name = "sinks"
     title = "Attention sinks"
     about = (
-        "Keeps the newest tokens and the first few, where heads put unused attention, so the text stays fluent; the "
-        "middle is lost."
+        "Drops the middle and keeps the newest tokens and the first few, where heads put unused attention. The text "
+        "stays fluent, but the middle is lost."
     )
     chooses_by = "request"
     reindexed = True
