@@ -124,7 +124,7 @@ def test_a_series_doubles_up_to_the_limit() -> None:
 def test_what_is_not_there_is_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match="Unknown GPU 'h900'; choose one of a100-40, "):
         find_card("h900")
-    with pytest.raises(ConfigError, match="dtype must be one of fp32, bf16, fp8, int4"):
+    with pytest.raises(ConfigError, match=r"dtype must be one of fp32, bf16, fp8, int4 \(got 'int3'\)"):
         Reads.of_model(LLAMA_8B, "int3")
     with pytest.raises(ConfigError, match=r"batch must be a whole number from 1 to 4,096 \(got 0\)"):
         step_bound(Reads.of_model(LLAMA_8B, "bf16"), 128, 0, 1e12)
