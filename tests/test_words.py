@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,33 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_no_banned_phrase(path: Path) -> None:
     found = [(number, hit[0]) for number, text in texts_of(path) for hit in BANNED.finditer(text)]
+    assert found == []
+
+
+def python_texts(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of every docstring and comment."""
+    source = path.read_text(encoding="utf-8")
+    found = [
+        (token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append((getattr(node, "lineno", 1), ast.get_docstring(node) or ""))
+    return found
+
+
+@pytest.mark.parametrize(
+    "package", sorted({path.parent for path in (ROOT / "kvviz").rglob("*.py")}), ids=lambda path: path.name
+)
+def test_no_banned_phrase_in_python(package: Path) -> None:
+    found = [
+        (path.name, number, hit[0])
+        for path in sorted(package.glob("*.py"))
+        for number, text in python_texts(path)
+        for hit in BANNED.finditer(text)
+    ]
     assert found == []
 
 

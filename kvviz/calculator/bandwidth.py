@@ -1,7 +1,7 @@
 """How fast a decode step can be at most: everything that it must read, divided by the speed of reading.
 
 A step reads all weights once, for the whole batch, and of each sequence every entry that it has cached. What it writes,
-activations, the way between cards and the computing itself are left out, so the result is a bound that nobody reaches.
+activations, transfers between GPUs and computation are left out, so the result is an upper bound.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Reads:
     def of_header(cls, header: Mapping[str, Any]) -> Reads | None:
         """The model of a run, as it is stored there, by the header of docs/wire.md; None for a run without a model.
 
-        All of its weights count as read: a header does not tell experts apart.
+        All of its weights count as read, because a header does not distinguish experts.
         """
         model = header.get("model") or {}
         layers = tuple((each["bytes_per_token"], _reach(each)) for each in model.get("layers", ()))

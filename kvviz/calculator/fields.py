@@ -123,7 +123,7 @@ class Fields:
     def items(self, *names: str, or_number: bool = False) -> list[Any] | None:
         """A list with an item for each layer, by the first of its names that is there, or None.
 
-        `or_number`: a field that has one number for all layers is no list and passed over. Raises `ModelError`.
+        `or_number`: a field with one number for all layers is skipped. Raises `ModelError`.
         """
         for name in names:
             value = self.values.get(name)
@@ -158,7 +158,7 @@ class Fields:
 
 
 def printable(name: Any) -> str:
-    """A name out of a config as it can be shown on one line; empty where it is no text."""
+    """A name from a config, shown on one line; empty if it is not a string."""
     text = name[:MAX_NAME_LENGTH] if isinstance(name, str) else ""
     return "".join(character for character in text if character.isprintable()).strip()
 

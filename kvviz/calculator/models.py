@@ -120,7 +120,7 @@ class Subject:
     def of_config(
         cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
-        """A model by its config. Parameters that nobody gives are estimated where they can be.
+        """A model by its config. Missing parameter counts are estimated where possible.
 
         Raises `ModelError`, and `ConfigError` for a number of parameters outside its limits.
         """

@@ -70,9 +70,9 @@ def _encoder_decoder(fields: Fields) -> str:
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx")
 #: Contexts that a file may leave out. Source: configuration classes of transformers 5.24.
 _DEFAULT_CONTEXTS = {"falcon": 2_048}
-#: Where the context is that an ALiBi model was trained with, which is no limit.
+#: Field with the context that an ALiBi model was trained with; it is not a limit.
 _WITHOUT_LIMIT = ("bloom",)
-#: Sizes that enter the cache; of those that are left out, a warning tells.
+#: Sizes that enter the cache. A warning names those that are left out.
 _SIZES = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim")
 #: Layers of image tokens, which add nothing for a token of text.
 _CROSS_NAME = "cross_attention_layers"

@@ -9,7 +9,7 @@ from kvviz.config import check_number, check_range
 from kvviz.errors import ConfigError
 from kvviz.messages import shown
 
-#: Numbers to a group of `int8` and `int4` when nobody says.
+#: Default group size of `int8` and `int4`, in elements.
 DEFAULT_GROUP_SIZE = 32
 MAX_GROUP_SIZE = 1_024
 

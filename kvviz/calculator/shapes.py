@@ -215,7 +215,7 @@ def _by_blocks(fields: Fields, blocks: Sequence[object], num_layers: int) -> lis
 
 
 def state_of(fields: Fields, num_layers: int) -> FixedState | None:
-    """The fixed state of `num_layers` layers, or None where the config does not tell its size. Raises `ModelError`."""
+    """The fixed state of `num_layers` layers, or None if the config does not give its size. Raises `ModelError`."""
     for find in (_delta_net, _kimi, _mamba2, _mamba, _short_convolution, _lightning):
         found = find(fields)
         if found is not None:

@@ -132,7 +132,7 @@ def calc(
 
 
 def _gib(name: str, value: float) -> int:
-    """So many GiB in bytes. Raises `ConfigError` for what is no amount of memory."""
+    """Convert GiB to bytes. Raises `ConfigError` if the value is not an amount of memory."""
     from kvviz.calculator.settings import MAX_BYTES
 
     check_number(name, value, 0, MAX_BYTES / _GIB)

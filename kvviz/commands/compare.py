@@ -28,7 +28,7 @@ from kvviz.commands.terminal import LoadingLine
 from kvviz.config import EngineConfig, check_range
 from kvviz.errors import RequestError
 
-#: What is compared when nobody says.
+#: The default lanes.
 DEFAULT_LANES = ("gqa", "int8", "int4", "window=64")
 
 Figure = Callable[[dict[str, Any]], str]

@@ -28,7 +28,7 @@ from kvviz.version import __version__
 
 #: In the order of `kvviz --help`.
 COMMANDS = (serve, replay, record, compare, events, blocks, calc, simulate, bench, doctor)
-#: Options of the command itself; anything else that is no command's name belongs to `serve`.
+#: Options of the command itself; anything else that isn't a command's name is passed to `serve`.
 _OWN_OPTIONS = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
 app = typer.Typer(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 MAX_PREFILL = 1e12
 #: No table is as wide.
 MAX_WIDTH = 1_000
-#: Progress is told each time so much of the file has been read.
-BYTES_PER_TELL = 2**16
+#: Progress is shown each time this much of the file has been read.
+BYTES_PER_UPDATE = 2**16
 
 
 class Interrupt:
@@ -151,15 +151,15 @@ def _counter(line: LoadingLine, path: Path) -> Callable[[int], None]:
         size = path.stat().st_size
     except (OSError, ValueError):
         size = 0
-    told = -BYTES_PER_TELL
+    last = -BYTES_PER_UPDATE
 
-    def tell(num_bytes: int) -> None:
-        nonlocal told
-        if abs(num_bytes - told) >= BYTES_PER_TELL:  # less when it is read again
-            told = num_bytes
+    def show(num_bytes: int) -> None:
+        nonlocal last
+        if abs(num_bytes - last) >= BYTES_PER_UPDATE:  # less when it is read again
+            last = num_bytes
             line.count("bytes of the trace read", num_bytes, max(size, num_bytes))
 
-    return tell
+    return show
 
 
 def _answer(result: Result, file: TraceFile, prefill: float, seed: int) -> dict[str, Any]:

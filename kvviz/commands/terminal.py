@@ -22,7 +22,7 @@ def print_error(sentence: str) -> None:
 
 
 class LoadingLine:
-    """A progress bar while a model is brought; where there is no terminal, one line for each new message.
+    """A progress bar while a model is downloaded and loaded; without a terminal, one line per new message.
 
     `update` is a `kvviz.model.fetch.Progress` and may be called from any thread.
     """
@@ -53,7 +53,7 @@ class LoadingLine:
         self._show(message, fraction or 0.0, total)
 
     def count(self, what: str, done: int, total: int) -> None:
-        """Show how many of `total` are `done`, as a bar; where there is no terminal, nothing."""
+        """Show how many of `total` are `done`, as a bar; nothing without a terminal."""
         if self._console.is_terminal:
             self._show(f"{done:,} of {total:,} {what}", min(done, total), total, is_new=what != self._counted)
             self._counted = what

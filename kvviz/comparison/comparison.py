@@ -367,7 +367,7 @@ class Comparison:
                 logits = lane_run.run.runner.sampled[track.request_id].double()
             else:
                 continue
-            if not logits.isfinite().all():  # entries beyond the range of the lane's numbers: there is nothing to tell
+            if not logits.isfinite().all():  # the lane's format overflowed: nothing to measure
                 continue
             assert track.sampled is not None
             own = track.sampled.candidates[0]

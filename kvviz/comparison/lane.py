@@ -113,7 +113,7 @@ def choices() -> list[dict[str, Any]]:
 
 
 def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
-    """The lanes of a comparison, the reference first; it is added when nobody asked for it. Raises `ConfigError`."""
+    """The lanes of a comparison, the reference first; it is added if `specs` lacks it. Raises `ConfigError`."""
     if not 1 <= len(specs) <= 2 * MAX_LANES:  # many too many are not read at all
         raise _wrong_number(len(specs))
     lanes = [parse_lane(spec) for spec in specs]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Limits:
     """Every limit of a server, by name. Sizes are bytes, times seconds.
 
-    A live session that nobody has watched for `idle_s` is closed (the default one is only paused); one that nobody has
-    watched for `replaceable_s` makes room for another. `beat_s` is the longest silence on a websocket. A page that
-    misses more than `leap_records` records fetches them over HTTP, at most `fetch_records` at a time.
+    A live session without clients is closed after `idle_s` (the default one is only paused). After `replaceable_s` it
+    can be replaced by a new one. `beat_s` is the longest silence on a websocket. A page that misses more than
+    `leap_records` records fetches them over HTTP, at most `fetch_records` at a time.
     """
 
     max_live_sessions: int = 3

@@ -73,7 +73,7 @@ class Sessions:
         self.library.close()
 
     def status(self, session: Session | None) -> dict[str, Any]:
-        """The `status` message for those who watch `session`, or for somebody who watches none."""
+        """The `status` message for clients of `session`, or for a client without a session."""
         return {
             "type": "status",
             "play": (session.source.play if session else PlayState()).as_json(),
@@ -117,7 +117,7 @@ class Sessions:
                 f"Session {whole_id[:80]!r} has no lane {index}; remove the number.",
                 code="no_such_session",
             )
-        if session_id not in self._sessions:  # somebody else may have opened it while the comparison was opened
+        if session_id not in self._sessions:  # another client may have opened it meanwhile
             session = self._sessions[session_id] = Session(session_id, LaneSource(whole.source, index), self._loop)
             whole.follow(session.notify)
         return self._sessions[session_id]
@@ -166,7 +166,7 @@ class Sessions:
             return self._sessions[entry.recording_id]
 
     async def create_live(self) -> Session:
-        """A live session of one's own. Raises `RequestError` while there is no model, or no room."""
+        """Open a separate live session. Raises `RequestError` while the model is loading or the limit is reached."""
         if self._open_model is None:
             raise RequestError(
                 f"A new live session needs the model. {self.model_status.message or 'This server has none.'}",
@@ -203,7 +203,7 @@ class Sessions:
         await self._end(min(spare, key=self._unwatched_since_s))
 
     async def _make_room_for_upload(self, num_bytes: int) -> None:
-        """Drop the oldest uploads that nobody watches until there is room for one more of that size."""
+        """Drop the oldest uploads without clients until one more of that size fits."""
         limits = self.limits
         uploads = [entry for entry in self.library.entries if entry.uploaded]
         sizes = {entry.recording_id: self.library.num_bytes(entry) for entry in uploads}
@@ -231,7 +231,7 @@ class Sessions:
         return sum(one.num_clients for one in (session, *self._lanes_of(session)))
 
     def _unwatched_since_s(self, session: Session) -> float:
-        """Since when nobody has watched it or one of its lanes."""
+        """When the last client left it and its lanes."""
         return max(one.unwatched_since_s for one in (session, *self._lanes_of(session)))
 
     async def _end(self, session: Session) -> None:

@@ -209,7 +209,7 @@ class LiveSource:
         return 0
 
     def _note_work(self) -> None:
-        """Tell the play state whether there is work; playing ends when there is none left."""
+        """Update the play state; playing ends when no work is left."""
         idle = not self._player.has_work
         self._set_play(lambda play: replace(play, idle=idle, playing=play.playing and not idle))
 

@@ -1,4 +1,4 @@
-"""A recorded file as a source: the same records and frames, and nobody to command."""
+"""A recorded file as a source: the same records and frames, without commands."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ServerConfig:
     `port` None: a free one near 8000. `root_path` is the path under which a proxy shows the server. `model` (None: the
     default one) and `dtype` are for the loader; `replay_path` shows one file and loads no model. `recordings_dir` None:
     the shipped recordings. `first_prompt` waits in every new live session; None: nothing does. Raises `ConfigError`
-    when `root_path` is no path.
+    if `root_path` is not a path.
     """
 
     host: str = "127.0.0.1"
@@ -219,7 +219,7 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def page_url(config: ServerConfig, listener: socket.socket) -> str:
-    """The address of the page for somebody on this machine."""
+    """The address of the page on this machine."""
     port = listener.getsockname()[1]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(config.host, config.host)
     if ":" in host and not host.startswith("["):

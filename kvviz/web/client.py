@@ -28,7 +28,7 @@ class Client:
 
     The writer sends, in this order whenever it is woken: a `hello` when the session began a new log, records up to the
     head, replies to commands, errors that happened by themselves, the status when it changed, the newest step's frame,
-    and a beat. It awaits each send, so a slow client makes its own loop slow and nobody else's.
+    and a beat. It awaits each send, so a slow client slows only its own loop.
     """
 
     def __init__(self, websocket: WebSocket, sessions: Sessions, session: Session, cursor: Cursor) -> None:

@@ -73,7 +73,7 @@ async def _find_or_wait(websocket: WebSocket, sessions: Sessions, session_id: st
 
 
 async def _disconnect(websocket: WebSocket) -> None:
-    """Wait until the page leaves; what it says before it was greeted is for nobody. Raises `WebSocketDisconnect`."""
+    """Wait until the page leaves and ignore what it sends before the hello. Raises `WebSocketDisconnect`."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
     raise WebSocketDisconnect
