@@ -449,3 +449,20 @@ def test_a_block_workload_opens_in_pages_and_says_that_there_is_no_model(
         assert "undefined" not in view.page.text_content("main")
         assert view.watched.errors == []
         view.close()
+
+
+def test_bytes_over_steps_are_drawn_to_the_last_step_however_late_it_is_folded(
+    serve: Any, open_view: Any, tmp_path: Path
+) -> None:
+    header, records = make_log(num_requests=250)
+    write_recording(
+        tmp_path / "1-long.kvviz", {**header, "source": "recording"}, [orjson.dumps(one) for one in records]
+    )
+    with serve(ServerConfig(recordings_dir=tmp_path)) as server:
+        view = open_view(f"{server.url}/?step=3")
+        state = view.until(lambda state: state["folded"] and state["head"] > 1_000)
+        # the cursor stands at its share of all steps
+        here = state["position"] / state["head"] * 280
+        view.until(
+            lambda state: abs(float(view.page.locator(".sparkline-here").get_attribute("x1")) - here) < 1, timeout_s=5
+        )

@@ -84,7 +84,7 @@ export class Inspector {
     const shown = shownRequest(scene, ui);
     const request = shown && timeline.momentWorld().requests.get(shown.id);
     if (!header || !request) return;
-    const key = `${log.logId}:${request.id}:${request.numComputed}:${request.state}:${request.windowStart}:${scene.position}:${timeline.head}:${scene.step !== null}`;
+    const key = `${log.logId}:${request.id}:${request.numComputed}:${request.state}:${request.windowStart}:${scene.position}:${timeline.head}:${timeline.keyframes.done}:${scene.step !== null}`;
     if (key === this.figureKey) return;
     this.figureKey = key;
     const { inspector } = strings;
