@@ -59,7 +59,7 @@ def test_hello_records_and_status(server: Running) -> None:
 def test_step_gives_dense_records_then_the_frame(server: Running) -> None:
     with server.connect() as socket:
         assert socket.do("step", count=3) == {"num_steps": 3}
-        pack = socket.until(lambda message: message["type"] == "pack" and message["step"] == 3)
+        pack = socket.until_pack(step=3)
         assert (pack["layer"], pack["columns"]) == (0, 512)
         assert socket.records[-1][2] | {"step_us": 0, "forward_us": 0} == {
             "type": "step_finished",
@@ -250,7 +250,7 @@ def test_play_pause_rate(server: Running) -> None:
         socket.do("play")
         began = time.monotonic()
         socket.until(lambda message: message["type"] == "pack" and message["step"] >= 5)
-        assert 0.1 < time.monotonic() - began < 2
+        assert 0.1 < time.monotonic() - began < 10
         socket.do("pause")
         socket.until_status(lambda status: not status["play"]["playing"])
         source = server.app.state.sessions._sessions["live"].source
@@ -292,7 +292,7 @@ def test_subscribe(server: Running) -> None:
     with server.connect() as socket:
         socket.do("step")
         socket.do("subscribe", layer=2, columns=64)
-        pack = socket.until(lambda message: message["type"] == "pack" and message["layer"] == 2)
+        pack = socket.until_pack(layer=2)
         assert (pack["step"], pack["columns"]) == (1, 64)
         assert socket.ask("subscribe", layer=NUM_LAYERS)["code"] == "no_such_layer"
         assert socket.ask("subscribe", columns=513)["code"] == "bad_command"
@@ -312,8 +312,7 @@ def test_subscribe_to_a_request(server: Running) -> None:
         for _ in range(6):
             socket.packs.clear()
             socket.do("step")
-            if not socket.packs:
-                socket.until_type("pack")
+            socket.until_pack()
             socket.until_seq(socket.records[-1][0])
             chunks = [record[2] for record in socket.records if record[2]["type"] == "step_scheduled"][-1]["chunks"]
             took_part = [chunk["request_id"] for chunk in chunks]
@@ -321,13 +320,14 @@ def test_subscribe_to_a_request(server: Running) -> None:
             assert [(pack["step"], pack["request_id"]) for pack in socket.packs] == [(chunks_step(socket), expected)]
         assert 2 not in took_part
         assert len(took_part) == 2
+        socket.packs.clear()
         socket.do("subscribe", request=1)
-        assert socket.until_type("pack")["request_id"] == 1
+        assert socket.until_pack()["request_id"] == 1
         socket.do("subscribe", layer=1)
-        pack = socket.until(lambda message: message["type"] == "pack" and message["layer"] == 1)
-        assert pack["request_id"] == 1, "what is absent keeps its value"
+        assert socket.until_pack(layer=1)["request_id"] == 1, "what is absent keeps its value"
+        socket.packs.clear()
         socket.do("subscribe", request=None)
-        assert socket.until_type("pack")["request_id"] == 0
+        assert socket.until_pack()["request_id"] == 0
         assert socket.ask("subscribe", request=-1)["code"] == "bad_command"
         assert socket.ask("subscribe", request="0")["code"] == "bad_command"
 
@@ -343,8 +343,7 @@ def test_a_frame_is_packed_once_for_all(server: Running) -> None:
             socket.until_type("status")
         first.do("step")
         for socket in (first, second):
-            if not socket.packs:
-                socket.until_type("pack")
+            socket.until_pack()
         assert server.app.state.sessions._sessions["live"].source.run.frames.num_packed == 1
 
 

@@ -85,6 +85,14 @@ class Socket:
         if not self.records or self.records[-1][0] < seq:
             self.until(lambda message: message["type"] == "records" and message["records"][-1][0] >= seq)
 
+    def until_pack(self, **wanted: Any) -> dict[str, Any]:
+        """The first pack with these fields since `packs` was last cleared: it may come before the reply or after it."""
+        while True:
+            for pack in self.packs:
+                if wanted.items() <= pack.items():
+                    return pack
+            self.until_type("pack")
+
     def send(self, command: str, **fields: Any) -> int:
         self.last_id += 1
         self.connection.send(json.dumps({"id": self.last_id, "command": command, **fields}))
