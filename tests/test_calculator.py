@@ -262,7 +262,7 @@ def test_what_is_no_ordinary_decoder_is_not_estimated() -> None:
     subject = Subject.of_config(CASES["llama-3.1-8b"]["config"])
     assert (subject.is_estimated, subject.parameters) == (True, Parameters(total=8_029_995_008))
     (warning,) = calculate([subject], Settings(gpu="h100"))["models"][0]["warnings"]
-    assert warning.startswith("Its 8,029,995,008 parameters are estimated from the config")
+    assert warning.startswith("The parameter count (8,029,995,008) is estimated from the config")
     assert calculate([subject], Settings())["models"][0]["warnings"] == []
 
 
@@ -307,7 +307,7 @@ def test_a_nested_config_may_leave_sizes_to_its_class() -> None:
     assert shapes == [(29, 4, 256, 1_024), (5, 4, 256, None)]
     assert found.max_context == 131_072
     assert found.warnings == (
-        "The config leaves sizes to its class; the defaults of gemma3_text were taken: num_attention_heads 8, "
+        "The config omits some sizes; the defaults of gemma3_text are used: num_attention_heads 8, "
         "num_key_value_heads 4, head_dim 256.",
     )
     with pytest.raises(ModelError, match="The config has no num_hidden_layers"):
@@ -327,7 +327,7 @@ def test_a_recurrent_model_looks_through_its_window() -> None:
     }
     found = geometry_of_config(config)
     assert [(group.layers, group.type, group.window) for group in found.groups] == [(8, "sliding", 2_048)]
-    assert "18 layers keep a fixed state whose size this config does not tell" in found.warnings[-1]
+    assert "18 layers keep a fixed state; the config doesn't give its size" in found.warnings[-1]
 
 
 def test_an_unknown_type_with_ordinary_fields_says_what_was_assumed() -> None:
@@ -335,8 +335,8 @@ def test_an_unknown_type_with_ordinary_fields_says_what_was_assumed() -> None:
     assert cache_bytes(found, context=1).bytes_per_token == per_token(LLAMA) == 2 * 4 * 2 * 32 * 2
     (warning,) = found.warnings
     assert warning == (
-        "The model type brand_new is not known here; by its ordinary fields this was assumed: "
-        "4 layers, 2 KV heads, K 32 and V 32 wide."
+        "The model type brand_new is unknown; its standard fields were read as: "
+        "4 layers, 2 KV heads, K dimension 32, V dimension 32."
     )
 
 
@@ -346,33 +346,33 @@ def test_an_unknown_type_with_ordinary_fields_says_what_was_assumed() -> None:
         ({"num_hidden_layers": None}, "The config has no num_hidden_layers (or "),
         ({"num_attention_heads": None}, "The config has no num_attention_heads (or "),
         ({"hidden_size": None}, "The config has no head_dim (or hidden_size, "),
-        ({"hidden_size": 255}, "The config has no head_dim, and its hidden size 255 is no multiple of its 8 heads"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers of the config must be a whole number from 1 to"),
-        ({"num_hidden_layers": -4}, "num_hidden_layers of the config must be a whole number from 1 to"),
-        ({"num_hidden_layers": 4.5}, "num_hidden_layers of the config must be a whole number from 1 to"),
-        ({"num_hidden_layers": float("nan")}, "num_hidden_layers of the config must be a whole number from 1 to"),
-        ({"num_hidden_layers": True}, "num_hidden_layers of the config must be a whole number from 1 to"),
-        ({"num_hidden_layers": 10**9}, "The config has 1,000,000,000 layers, and 4,096 are the most"),
-        ({"num_key_value_heads": "two"}, "num_key_value_heads of the config must be a whole number"),
-        ({"layer_types": ["full_attention"]}, "The config has 4 layers, but names the types of 1 only"),
-        ({"layer_types": ["full_attention", "x", "x", "x"]}, "Layer 1 of the config has the type 'x'"),
+        ({"hidden_size": 255}, "The config has no head_dim, and its hidden size 255 is not a multiple of its 8 heads"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers in the config must be a whole number from 1 to"),
+        ({"num_hidden_layers": -4}, "num_hidden_layers in the config must be a whole number from 1 to"),
+        ({"num_hidden_layers": 4.5}, "num_hidden_layers in the config must be a whole number from 1 to"),
+        ({"num_hidden_layers": float("nan")}, "num_hidden_layers in the config must be a whole number from 1 to"),
+        ({"num_hidden_layers": True}, "num_hidden_layers in the config must be a whole number from 1 to"),
+        ({"num_hidden_layers": 10**9}, "The config must have at most 4,096 layers (got 1,000,000,000)"),
+        ({"num_key_value_heads": "two"}, "num_key_value_heads in the config must be a whole number"),
+        ({"layer_types": ["full_attention"]}, "The config has 4 layers, but types for only 1"),
+        ({"layer_types": ["full_attention", "x", "x", "x"]}, "Layer 1 of the config has the unknown type 'x'"),
         ({"layer_types": ["sliding_attention"] * 4}, "The config has no sliding_window, "),
         (
             {"layer_types": ["full_attention"] * 10**6},
-            "layer_types of the config may have 4,096 items, but has 1,000,000",
+            "layer_types in the config must have at most 4,096 items (got 1,000,000)",
         ),
         ({"kv_lora_rank": 512}, "The config has no qk_rope_head_dim, "),
-        ({"layer_types": "full_attention"}, "layer_types of the config must be a list, but is 'full_attention'"),
-        ({"block_configs": {"0": {}}}, "block_configs of the config must be a list, but is an object"),
-        ({"hybrid_override_pattern": 7}, "hybrid_override_pattern of the config must be a list, but is 7"),
-        ({"num_key_value_heads": [1, 2]}, "The config has 4 layers, but num_key_value_heads names the heads of 2 only"),
-        ({"num_attention_heads": [8, 8, 8]}, "The config has 4 layers, but num_attention_heads names the heads of 3"),
+        ({"layer_types": "full_attention"}, "layer_types in the config must be a list (got 'full_attention')"),
+        ({"block_configs": {"0": {}}}, "block_configs in the config must be a list (got an object)"),
+        ({"hybrid_override_pattern": 7}, "hybrid_override_pattern in the config must be a list (got 7)"),
+        ({"num_key_value_heads": [1, 2]}, "The config has 4 layers, but num_key_value_heads has only 2 items"),
+        ({"num_attention_heads": [8, 8, 8]}, "The config has 4 layers, but num_attention_heads has only 3 items"),
         (
             {"attention_chunk_size": 64, "no_rope_layers": [1, 1]},
-            "no_rope_layers of the config must have 1 or 0 for each",
+            "no_rope_layers in the config must have 0 or 1 for each",
         ),
-        ({"attention_chunk_size": 64, "no_rope_layers": ["no"] * 4}, "no_rope_layers of the config must have 1 or 0"),
-        ({"multi_query": "no"}, "multi_query of the config must be true or false, but is 'no'"),
+        ({"attention_chunk_size": 64, "no_rope_layers": ["no"] * 4}, "no_rope_layers in the config must have 0 or 1"),
+        ({"multi_query": "no"}, "multi_query in the config must be true or false (got 'no')"),
     ],
 )
 def test_a_config_that_lacks_or_breaks_something_gets_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -418,7 +418,7 @@ def test_layers_of_an_image_are_left_out_and_said() -> None:
     text = {**LLAMA, "model_type": "mllama_text_model", "cross_attention_layers": [1]}
     found = geometry_of_config({"model_type": "mllama", "text_config": text})
     assert (found.kind, found.cached_layers, found.num_layers) == ("gqa", 3, 4)
-    assert found.warnings == ("Layers that attend to an image keep its K and V as well; they are not counted.",)
+    assert found.warnings == ("Cross-attention layers also cache K and V of images; these aren't counted.",)
 
 
 def test_a_window_that_is_off_or_null_is_none() -> None:
@@ -431,7 +431,7 @@ def test_a_window_that_is_off_or_null_is_none() -> None:
         assert [group.window for group in geometry_of_config({**LLAMA, **fields}).groups] == [None]
     left_out = geometry_of_config({**LLAMA, "model_type": "mistral", "max_position_embeddings": 32_768})
     assert [group.window for group in left_out.groups] == [4_096]
-    assert left_out.warnings == ("The config names no sliding_window; 4,096, the default of mistral, was taken.",)
+    assert left_out.warnings == ("The config has no sliding_window; the default of mistral is used: 4,096 tokens.",)
 
 
 def test_typed_numbers() -> None:
@@ -453,7 +453,7 @@ def test_typed_numbers() -> None:
         ({"layers": 2, "kv_heads": 2}, "The geometry has no head_dim; add it."),
         ({"layers": 2, "latent_dim": 2}, "The geometry has no rotary_dim; add it."),
         ({"layers": 0, "kv_heads": 2, "head_dim": 2}, "layers must be a whole number from 1 to 4096 (got 0)"),
-        ({"layers": 2, "heads": 2}, "The geometry has no 'heads'; its numbers are layers, "),
+        ({"layers": 2, "heads": 2}, "Unknown field 'heads' in the geometry; choose one of layers, "),
         ({"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 1}, "1 windowed layers need a window"),
         (
             {"layers": 2, "kv_heads": 2, "head_dim": 2, "windowed_layers": 3, "window": 9},
@@ -641,7 +641,7 @@ def test_what_would_not_help_is_not_named() -> None:
 def test_a_context_beyond_the_models_own_is_warned_about() -> None:
     answer = calculate([Subject.listed("gpt2")], Settings(context=2_048))
     (warning,) = answer["models"][0]["warnings"]
-    assert warning.startswith("2,048 tokens are more than the 1,024 that GPT-2 was made for")
+    assert warning.startswith("The context of 2,048 tokens exceeds the maximum of GPT-2 (1,024)")
     assert calculate([Subject.listed("gpt2")], Settings(context=1_024))["models"][0]["warnings"] == []
 
 
@@ -649,7 +649,9 @@ def test_without_parameters_nothing_is_said_about_what_fits() -> None:
     subject = Subject.of_config(LLAMA, name="mine")
     (model,) = calculate([subject], Settings(context=100, gpu="h100"))["models"]
     assert model["capacity"] is None
-    assert model["warnings"] == ["How many parameters mine has is not known, so what fits cannot be said; give it."]
+    assert model["warnings"] == [
+        "The parameter count of mine is unknown, so the capacity can't be calculated; add the count."
+    ]
     known = Subject.of_config(LLAMA, name="mine", num_parameters=1_000)
     assert calculate([known], Settings(gpu="h100"))["models"][0]["capacity"]["weight_bytes"] == 2_000
 
@@ -791,5 +793,5 @@ def test_no_config_causes_anything_but_a_sentence(name: str, changes: dict[str, 
 @pytest.mark.parametrize("model_type", ["bamba", "jamba", "lfm2", "lfm2_moe"])
 def test_a_mixed_model_must_say_which_layers_attend(model_type: str) -> None:
     config = {"model_type": model_type, "num_hidden_layers": 8, "num_attention_heads": 8, "hidden_size": 512}
-    with pytest.raises(ModelError, match=f"type {model_type} has attention in some layers only"):
+    with pytest.raises(ModelError, match=f"Only some layers of a {model_type} model have attention"):
         geometry_of_config(config)

@@ -148,9 +148,9 @@ def test_a_refusal_is_one_sentence_and_exit_code_2(calc: Any, tmp_path: Path, na
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("no-such-model",), "There is no model 'no-such-model' in the list"),
+        (("no-such-model",), "Unknown model 'no-such-model'"),
         (("--config", "missing.json"), "Can't read 'missing.json' (No such file or directory)"),
-        (("--config", "x" * 5_000), "There is no model" if sys.platform == "win32" else "Can't read 'xxx"),
+        (("--config", "x" * 5_000), "Unknown model" if sys.platform == "win32" else "Can't read 'xxx"),
         (("gpt2", "--layers", "3"), "Specify the model only once"),
         (("gpt2", "--config", "gpt2"), "Specify the model only once"),
         (("",), "The model must not be empty"),
@@ -193,7 +193,7 @@ def test_the_table_names_every_figure(calc: Any, monkeypatch: pytest.MonkeyPatch
         assert figure in text
     assert "4 sequences of 4,096 tokens fit (16,384 tokens)" in text
     assert "8 KV heads" in text
-    assert "Note: 4,096 tokens are more than the 2,048" in text
+    assert "Note: The context of 4,096 tokens exceeds the maximum of Llama 2 7B (2,048)" in text
 
 
 def test_weights_that_do_not_fit_are_said_so(calc: Any) -> None:

@@ -378,7 +378,7 @@ def test_a_config_pasted_anywhere_replaces_the_model(page: Any, server: Running)
 def test_numbers_are_typed(page: Any, server: Running) -> None:
     go(page, server)
     page.locator("#calc-way-numbers").check()
-    shown(page, ".calc-title", "typed")
+    shown(page, ".calc-title", "custom geometry")
     assert page.locator("#calc-kv_heads").input_value() == "8"
     page.locator("#calc-layers").fill("10")
     page.locator("#calc-window").fill("1024")
@@ -404,7 +404,7 @@ REFUSED = {
     "bert-base": "it reads a whole text at once",
     "t5-small": "encoder",
     "deepseek-v4-flash": "",
-    "no-such-model": "There is no model 'no-such-model' in the list",
+    "no-such-model": "Unknown model 'no-such-model'",
 }
 
 
@@ -692,10 +692,10 @@ def test_keys_alone_choose_a_model_and_light_up_terms(page: Any, server: Running
     assert page.locator("#calc-model").input_value() == "DeepSeek V3"
     assert page.locator("#calc-models").is_hidden()
     page.locator(".calc-term[data-term=layers]").focus()
-    assert page.locator(".calc-caption").inner_text() == "61: layers that cache"
+    assert page.locator(".calc-caption").inner_text() == "61: layers with a KV cache"
     assert page.locator(".calc-picture .calc-ring").count() == 1
     page.keyboard.press("Tab")
-    assert page.locator(".calc-caption").inner_text().startswith("576: numbers of an entry (512: the latent; 64:")
+    assert page.locator(".calc-caption").inner_text().startswith("576: elements per entry (512: latent; 64:")
     page.keyboard.press("KeyT")
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 

@@ -1,7 +1,7 @@
-"""What a cache costs, by arithmetic alone: models, cards, bytes, what fits, how fast. No torch, no live engine.
+"""Calculates the cost of a cache: models, GPUs, bytes, capacity and speed. Needs no torch and no engine.
 
-The arithmetic and its conventions are in docs/memory.md. `calculate` gives everything at once, as `kvviz calc --json`
-and `POST api/calculator` do; the functions below it give its parts.
+The arithmetic is in docs/memory.md. `calculate` returns all results at once, like `kvviz calc --json` and `POST
+api/calculator`; the other functions return parts of them.
 
 May import: config, errors, messages.
 """

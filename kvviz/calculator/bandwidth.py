@@ -1,7 +1,7 @@
-"""How fast a decode step can be at most: everything that it must read, divided by the speed of reading.
+"""Upper bound on decode speed: the bytes that a step reads, divided by the memory bandwidth.
 
-A step reads all weights once, for the whole batch, and of each sequence every entry that it has cached. What it writes,
-activations, transfers between GPUs and computation are left out, so the result is an upper bound.
+A step reads all weights once for the whole batch, and every cached entry of each sequence. Writes, activations,
+transfers between GPUs and computation aren't counted, so the result is an upper bound.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from kvviz.calculator.models import ListedModel
 from kvviz.calculator.settings import MAX_BATCH, find_dtype
 from kvviz.errors import ConfigError
 
-#: The smallest context of a series, in tokens; from there it doubles.
+#: The smallest context of a series, in tokens. Each next one is twice as long.
 FIRST_CONTEXT = 128
-#: Contexts beyond this are not searched for a crossing.
+#: The longest context that searches try, in tokens.
 _FAR = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What the steps of one model read.
+    """The bytes that one model's decode steps read.
 
-    `fixed_bytes`: weights that every step reads; `expert_bytes`: all routed experts, of which a token uses the share
-    `expert_share`. `layers`: bytes per token and, where the layer looks back over so many tokens only, how many.
-    `state_bytes`: what each sequence keeps besides, however long it is.
+    - `fixed_bytes`: weights that every step reads.
+    - `expert_bytes`: weights of all routed experts. A token uses the fraction `expert_share` of them.
+    - `layers`: pairs of cache bytes per token and window in tokens (None: no window).
+    - `state_bytes`: fixed state per sequence, independent of its length.
+    - `max_context`: in tokens.
     """
 
     model_id: str
@@ -42,11 +44,14 @@ class Reads:
 
     @classmethod
     def of_model(cls, model: ListedModel, dtype: str) -> Reads:
-        """A model of the list with weights and cache in `dtype`. Raises `ConfigError`."""
+        """A listed model with weights and cache in `dtype`.
+
+        Raises `ConfigError` for an unknown dtype or parameter count.
+        """
         per_token = model.bytes_per_token(dtype)
         weights = model.parameters
         if weights is None:
-            raise ConfigError(f"The parameters of {model.name} are not counted; choose another model.", setting="model")
+            raise ConfigError(f"The parameter count of {model.name} is unknown; choose another model.", setting="model")
         stored = find_dtype(dtype)
         expert_bytes = stored.weight_bytes(weights.experts)
         return cls(
@@ -63,9 +68,9 @@ class Reads:
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> Reads | None:
-        """The model of a run, as it is stored there, by the header of docs/wire.md; None for a run without a model.
+        """The model of a run, from its header (docs/wire.md); None for a run without a model.
 
-        All of its weights count as read, because a header does not distinguish experts.
+        All of its weights count as read, since a header doesn't list experts separately.
         """
         model = header.get("model") or {}
         layers = tuple((each["bytes_per_token"], _reach(each)) for each in model.get("layers", ()))
@@ -77,7 +82,7 @@ class Reads:
             fixed_bytes=model["weight_bytes"],
             layers=layers,
             max_context=model["max_positions"] or 131_072,
-            source=f"the weights and entries of this run, {model['dtype']}",
+            source=f"the weights and cache entries of this run, {model['dtype']}",
         )
 
     @property
@@ -86,38 +91,40 @@ class Reads:
 
     @property
     def bytes_per_token(self) -> int:
-        """Cache bytes of one more token while every window is open."""
+        """Cache bytes added by one token while no window is full."""
         return sum(per_token for per_token, _ in self.layers)
 
     def weight_bytes(self, batch: int) -> int:
         """Bytes of weights that a step of `batch` tokens reads.
 
-        Of routed experts those that at least one token uses, expected when each token draws its own independently and
-        evenly: 1 - (1 - share)^batch of them.
+        An expert used by several tokens is read once. If each token chooses its experts independently and uniformly,
+        the expected fraction read is 1 - (1 - share)^batch.
         """
         return self.fixed_bytes + round(self.expert_bytes * (1 - (1 - self.expert_share) ** batch))
 
     def cache_bytes(self, context: int) -> int:
-        """Bytes of cache that one sequence with `context` cached tokens makes a step read."""
+        """Cache bytes that a step reads for one sequence of `context` cached tokens."""
         read = sum(per_token * (context if reach is None else min(context, reach)) for per_token, reach in self.layers)
         return read + self.state_bytes
 
     def crossing(self, batch: int) -> int | None:
-        """The shortest context, in tokens, at which the batch's caches are read with at least as many bytes as the
-        weights; None when windows keep them below for ever.
+        """The shortest context, in tokens, at which a step reads at least as many cache bytes as weight bytes.
+
+        None if windows keep the caches smaller at any context.
         """
         weights = self.weight_bytes(batch)
         return self._first(lambda context: batch * self.cache_bytes(context) >= weights)
 
     def capacity(self, batch: int, memory_bytes: int) -> int | None:
-        """The longest context at which all weights and the batch's caches lie in `memory_bytes` together; 0: not even
-        the weights do; None: any does.
+        """The longest context, in tokens, at which all weights and the batch's caches fit in `memory_bytes`.
+
+        0 if the weights alone don't fit; None if every context fits.
         """
         too_long = self._first(lambda context: self.stored_bytes + batch * self.cache_bytes(context) > memory_bytes)
         return None if too_long is None else max(0, too_long - 1)
 
     def _first(self, holds: Any) -> int | None:
-        """The first context from 0 on for which a condition holds that, once true, stays true."""
+        """The smallest context, from 0 on, for which `holds` is true. Once true, `holds` must stay true."""
         if not holds(_FAR):
             return None
         low, high = 0, _FAR
@@ -128,16 +135,16 @@ class Reads:
 
 
 def _reach(layer: Mapping[str, Any]) -> int | None:
-    """How many tokens a layer looks back over at most; None: all."""
+    """The maximum number of tokens that a layer reads; None: all."""
     limits = [layer[name] for name in ("window", "chunk") if layer.get(name)]
     return min(limits) if limits else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBound:
-    """One decode step at one context: bytes that it reads, the time that this takes at least, tokens/s at most.
+    """One decode step at one context: the bytes that it reads, its minimum time and its maximum speed.
 
-    `tokens_per_s` of the whole batch; a single sequence gets that divided by the batch.
+    `tokens_per_s` is for the whole batch; each sequence gets 1/batch of it.
     """
 
     context: int
@@ -148,7 +155,7 @@ class StepBound:
 
 
 def step_bound(reads: Reads, context: int, batch: int, bandwidth: float) -> StepBound:
-    """The bound at `bandwidth` bytes per second. Raises `ConfigError` when the batch is out of its limits."""
+    """The bound at `bandwidth` bytes per second. Raises `ConfigError` if `batch` is out of range."""
     if not 1 <= batch <= MAX_BATCH:
         raise ConfigError(
             f"batch must be a whole number from 1 to {MAX_BATCH:,} (got {batch:,}).",

@@ -1,4 +1,4 @@
-"""Bytes of a cache: for each group of layers and in all, for one more token, at a context and a batch; as formulas."""
+"""The size of a cache in bytes: per group of layers and in total, per token and per batch, with formulas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.settings import DEFAULT_GROUP_SIZE, Dtype, Settings, find_dtype
 
-#: Sizes of a group and of a whole cache.
+#: The sizes that `GroupBytes` and `CacheBytes` share.
 SIZES = (
     "bytes_per_token",
     "marginal_bytes_per_token",
@@ -19,11 +19,12 @@ SIZES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """One group of layers, all of its layers together.
+    """Bytes of all layers of one group.
 
-    `bytes_per_token`: one more token while the window is open; `marginal_bytes_per_token`: once it is full. The totals
-    are of `batch` sequences with `context` tokens each: exact, in whole blocks of `block_size` tokens, and as if there
-    were no window.
+    - `bytes_per_token`: added by one token while the window isn't full.
+    - `marginal_bytes_per_token`: added by one token once the window is full.
+    - `total_bytes`, `total_bytes_blocks`, `total_bytes_window_ignored`: for `batch` sequences of `context` tokens each;
+      exactly, rounded up to whole blocks of `block_size` tokens, and without windows.
     """
 
     group: LayerGroup
@@ -36,8 +37,10 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheBytes:
-    """A whole cache, with the sums of its groups. `fixed_state_bytes` of the batch and `indexer_bytes_per_token` are in
-    no total.
+    """Bytes of a whole cache, summed over its groups.
+
+    The totals exclude `fixed_state_bytes` (for the batch) and `indexer_bytes_per_token`. `uncompressed_bytes_per_token`
+    is the size if K and V of every head were stored instead of the latent; None without a latent.
     """
 
     groups: tuple[GroupBytes, ...]
@@ -58,7 +61,7 @@ class CacheBytes:
 def entry_bytes(
     group: LayerGroup, dtype: Dtype, group_size: int = DEFAULT_GROUP_SIZE, *, heads: int | None = None
 ) -> int:
-    """Bytes of one token in one layer, scales counted; `heads` instead of all KV heads."""
+    """Bytes of one token in one layer, including scales. `heads` overrides the number of KV heads."""
     key, value = (sum(dtype.vector_bytes(dim, group_size)) for dim in (group.k_dim, group.v_dim))
     return (group.kv_heads if heads is None else heads) * (key + value)
 
@@ -76,16 +79,16 @@ def cache_bytes(
     group_size: int = DEFAULT_GROUP_SIZE,
     block_size: int = 16,
 ) -> CacheBytes:
-    """Bytes that `batch` sequences of `context` tokens take. Raises `ConfigError` for a dtype that does not exist.
+    """The cache size of `batch` sequences of `context` tokens each. Raises `ConfigError` for an unknown dtype.
 
-    Source of the arithmetic: docs/memory.md.
+    The arithmetic is in docs/memory.md.
     """
     stored, limit = find_dtype(dtype), geometry.max_context
 
     def of_group(group: LayerGroup) -> GroupBytes:
         per_token = group.layers * entry_bytes(group, stored, group_size)
         kept = group.kept(context)
-        # A window that the model's own context never fills grows to the end, as if there were none.
+        # A window at least as long as the model's maximum context never fills, so it has no effect.
         is_filled = group.window is not None and (limit is None or group.window < limit)
         return GroupBytes(
             group=group,
@@ -108,7 +111,7 @@ def cache_bytes(
 def cache_of(
     geometry: Geometry, settings: Settings, *, context: int | None = None, batch: int | None = None
 ) -> CacheBytes:
-    """The same by settings, at their context and batch or at others."""
+    """`cache_bytes` with the values of `settings`. `context` and `batch` override them."""
     return cache_bytes(
         geometry,
         context=context or settings.context,
@@ -120,7 +123,7 @@ def cache_of(
 
 
 def indexer_bytes(geometry: Geometry, dtype: Dtype, group_size: int = DEFAULT_GROUP_SIZE) -> int:
-    """Bytes a token of the keys by which sparse attention chooses."""
+    """Bytes per token of the indexer keys, which sparse attention uses to select tokens; 0 without an indexer."""
     if geometry.indexer is None:
         return 0
     layers, dim = geometry.indexer
@@ -128,7 +131,7 @@ def indexer_bytes(geometry: Geometry, dtype: Dtype, group_size: int = DEFAULT_GR
 
 
 def _uncompressed(geometry: Geometry, dtype: Dtype, group_size: int) -> int | None:
-    """Bytes a token where an engine keeps every head's K and V instead of the latent; None where there is no latent."""
+    """Bytes per token if K and V of every head were stored instead of the latent; None without a latent."""
     sizes = [(group.layers, group.uncompressed) for group in geometry.groups if group.type == "mla_latent"]
     if not sizes or any(size is None for _, size in sizes):
         return None
@@ -140,9 +143,9 @@ def _uncompressed(geometry: Geometry, dtype: Dtype, group_size: int) -> int | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One factor: what it counts (`name`, stable), its `value` and `unit`, and what it is in words.
+    """One factor of a formula. `name` is stable, `text` describes the factor.
 
-    A value that is a sum has its `parts`.
+    A factor that is a sum lists its summands in `parts`.
     """
 
     name: str
@@ -154,7 +157,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
-    """The product of `terms`: `value` in `unit`. `text` is the whole line, such as `2 × 32 × 8 × 128 × 2 = 131,072`."""
+    """The product of `terms`: `value` in `unit`. `text` is the full line, such as `2 × 32 × 8 × 128 × 2 = 131,072`."""
 
     terms: tuple[Term, ...]
     value: int
@@ -163,11 +166,11 @@ class Formula:
 
 
 def bytes_per_token_formula(group: LayerGroup, dtype: str, group_size: int = DEFAULT_GROUP_SIZE) -> Formula:
-    """Bytes of one token in all layers of a group. Raises `ConfigError` for a dtype that does not exist."""
+    """Bytes per token in all layers of a group. Raises `ConfigError` for an unknown dtype."""
     stored = find_dtype(dtype)
-    terms = [Term(name="layers", value=group.layers, unit="layers", text="layers that cache")]
+    terms = [Term(name="layers", value=group.layers, unit="layers", text="layers with a KV cache")]
     if group.type != "mla_latent":
-        terms.append(Term(name="kv_heads", value=group.kv_heads, unit="heads", text="K/V heads of a layer"))
+        terms.append(Term(name="kv_heads", value=group.kv_heads, unit="heads", text="KV heads per layer"))
     if stored.scale_bytes:
         terms.append(_vectors(group, dtype, group_size))
     else:
@@ -179,43 +182,43 @@ def bytes_per_token_formula(group: LayerGroup, dtype: str, group_size: int = DEF
 
 
 def total_formula(group: LayerGroup, per_token: int, context: int, batch: int) -> Formula:
-    """Bytes of a batch in all layers of a group: tokens of which there are entries, sequences, bytes of a token."""
+    """Bytes of a batch in all layers of a group: bytes per token × cached tokens × sequences."""
     kept = group.kept(context)
-    words = "tokens of each sequence" if kept == context else "tokens in the window"
+    words = "tokens per sequence" if kept == context else "tokens in the window"
     terms = [
-        Term(name="bytes_per_token", value=per_token, unit="bytes", text="bytes of one token"),
+        Term(name="bytes_per_token", value=per_token, unit="bytes", text="bytes per token"),
         Term(name="tokens", value=kept, unit="tokens", text=words),
-        Term(name="batch", value=batch, unit="sequences", text="sequences at once"),
+        Term(name="batch", value=batch, unit="sequences", text="sequences in the batch"),
     ]
     return _formula(terms, per_token * kept * batch, "bytes")
 
 
 def _numbers(group: LayerGroup) -> list[Term]:
-    """How many numbers a head has, for K and V or for either."""
+    """Elements per head if K and V have the same dimension, else elements per entry."""
     if group.type != "mla_latent" and group.k_dim == group.v_dim:
-        return [Term(name="head_dim", value=group.k_dim, unit="numbers", text="numbers of a head")]
+        return [Term(name="head_dim", value=group.k_dim, unit="elements", text="head dimension")]
     key, value = ("latent", "rotary") if group.type == "mla_latent" else ("k_dim", "v_dim")
-    words = {"latent": "the latent", "rotary": "the shared rotary part", "k_dim": "K", "v_dim": "V"}
+    words = {"latent": "latent", "rotary": "shared rotary part", "k_dim": "K", "v_dim": "V"}
     parts = tuple(
-        Term(name=name, value=dim, unit="numbers", text=words[name])
+        Term(name=name, value=dim, unit="elements", text=words[name])
         for name, dim in ((key, group.k_dim), (value, group.v_dim))
     )
     return [
-        Term(name="entry", value=group.k_dim + group.v_dim, unit="numbers", text="numbers of an entry", parts=parts)
+        Term(name="entry", value=group.k_dim + group.v_dim, unit="elements", text="elements per entry", parts=parts)
     ]
 
 
 def _vectors(group: LayerGroup, dtype: str, group_size: int) -> Term:
-    """Bytes of a grouped type: codes and scales of a head's K (and of its V, where they differ)."""
+    """Bytes per head of a dtype with scales: codes and scales of K, and of V if its dimension differs."""
     stored = find_dtype(dtype)
     dims = [group.k_dim] if group.k_dim == group.v_dim and group.type != "mla_latent" else [group.k_dim, group.v_dim]
     codes, scales = (sum(sizes) for sizes in zip(*(stored.vector_bytes(dim, group_size) for dim in dims), strict=True))
     parts = (
-        Term(name="codes", value=codes, unit="bytes", text=f"{sum(dims):,} numbers of {stored.bits} bits"),
-        Term(name="scales", value=scales, unit="bytes", text="scales of their groups"),
+        Term(name="codes", value=codes, unit="bytes", text=f"{sum(dims):,} elements of {stored.bits} bits"),
+        Term(name="scales", value=scales, unit="bytes", text="scales of the groups"),
     )
     return Term(
-        name="vector_bytes", value=codes + scales, unit="bytes", text="bytes of a head, scales counted", parts=parts
+        name="vector_bytes", value=codes + scales, unit="bytes", text="bytes per head, including scales", parts=parts
     )
 
 

@@ -1,4 +1,4 @@
-"""The calculator: one model and its settings in, every figure out, as plain JSON data (docs/memory.md)."""
+"""The calculator: takes models and settings, returns all results as JSON data (docs/memory.md)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from kvviz.calculator.remedies import remedies
 from kvviz.calculator.settings import DTYPES, MAX_BATCH, Settings, find_dtype
 from kvviz.errors import ConfigError, ModelError
 
-#: Models that may be compared in one answer.
+#: Maximum number of models per calculation.
 MAX_MODELS = 4
-#: The largest whole number that other programs read out of JSON.
+#: The largest integer that readers of JSON in other languages support.
 MAX_FIGURE = 2**63 - 1
-#: A series reaches at least so far.
+#: Minimum range of a series, in sequences and in tokens.
 _SERIES_BATCH = 256
 _SERIES_CONTEXT = 131_072
 
 
 def machine_of(settings: Settings) -> Machine | None:
-    """The cards that are asked about, or None. Raises `ConfigError` for a card that does not exist."""
+    """The selected GPUs, or None without a GPU and a memory size. Raises `ConfigError` for an unknown GPU."""
     card = find_card(settings.gpu) if settings.gpu is not None else None
     memory = settings.memory_bytes or (card.memory_bytes if card else None)
     if memory is None:
         return None
     price = settings.price_per_hour
     return Machine(
-        name=card.name if card else "this card",
+        name=card.name if card else "this GPU",
         memory_bytes=memory,
         bandwidth=settings.bandwidth or (card.bandwidth if card else None),
         price_per_hour=price if price is not None else card.price_per_hour if card else None,
@@ -48,8 +48,9 @@ def machine_of(settings: Settings) -> Machine | None:
 
 
 def calculate(subjects: list[Subject], settings: Settings) -> dict[str, Any]:
-    """Everything about one to four models. Raises `ConfigError` for more models, for a card that does not
-    exist, and for figures beyond `MAX_FIGURE`.
+    """All results for one to four models.
+
+    Raises `ConfigError` for any other number of models, an unknown GPU, and results above `MAX_FIGURE`.
     """
     if not 1 <= len(subjects) <= MAX_MODELS:
         raise ConfigError(
@@ -164,29 +165,34 @@ def _warnings(subject: Subject, settings: Settings, machine: Machine | None) -> 
     limit = geometry.max_context
     if limit is not None and settings.context > limit:
         warnings.append(
-            f"{settings.context:,} tokens are more than the {limit:,} that {geometry.name} was made for; the figures "
-            "say what they would take."
+            f"The context of {settings.context:,} tokens exceeds the maximum of {geometry.name} ({limit:,}); the "
+            "results are hypothetical."
         )
     if machine is not None and subject.parameters is None:
-        warnings.append(f"How many parameters {geometry.name} has is not known, so what fits cannot be said; give it.")
+        warnings.append(
+            f"The parameter count of {geometry.name} is unknown, so the capacity can't be calculated; add the count."
+        )
     if machine is not None and subject.parameters is not None and subject.is_estimated:
         count = subject.parameters.total
-        warnings.append(f"Its {count:,} parameters are estimated from the config; give the number where it is known.")
+        warnings.append(
+            f"The parameter count ({count:,}) is estimated from the config; add the exact count if you know it."
+        )
     if settings.gpus > 1:
         for group in geometry.groups:
             heads = group.kv_heads
             if heads % settings.gpus and settings.gpus % heads:
                 warnings.append(
-                    f"{heads} KV heads do not divide among {settings.gpus} cards; each is given as many as the fullest."
+                    f"{heads} KV heads can't be split evenly over {settings.gpus} GPUs; every GPU is calculated with "
+                    "the largest share."
                 )
                 break
     return warnings
 
 
 def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
-    """Cache bytes over the context at the batch asked for, and over the batch at the context asked for.
+    """Cache bytes over the context at the given batch, and over the batch at the given context.
 
-    The weights are apart: `weight_bytes`, None where they are not known.
+    The weights are separate: `weight_bytes`, None if the parameter count is unknown.
     """
     geometry = subject.geometry
     furthest = max(settings.context, geometry.max_context or _SERIES_CONTEXT)
@@ -226,7 +232,7 @@ def _series(subject: Subject, settings: Settings) -> dict[str, Any]:
 
 
 def listing() -> dict[str, Any]:
-    """What can be chosen: models with what they keep, cards, dtypes, and the settings' defaults."""
+    """All choices: models, GPUs (`cards`), dtypes and default settings."""
     return {
         "models": [_listed(model) for model in MODELS],
         "cards": [asdict(card) for card in CARDS],

@@ -1,4 +1,4 @@
-"""What fits on a machine: sequences, tokens, the longest context; how fast it can be, and what a token costs."""
+"""What fits on a machine: sequences, tokens and the longest context, with bounds on speed and cost."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from kvviz.calculator.settings import MAX_CONTEXT, Settings, find_dtype
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Cards of one kind. `memory_bytes` and `bandwidth` (bytes per second, None: unknown) of one card, `price_per_hour`
-    of one card in US dollars (None: unknown).
+    """GPUs of one kind. All values are per GPU.
+
+    `bandwidth` is in bytes per second, `price_per_hour` in US dollars; None: unknown.
     """
 
     name: str
@@ -27,15 +28,19 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What `gpus` cards hold together; bytes are those of all cards, copies counted.
+    """What `gpus` GPUs hold together. Byte counts are totals over all GPUs, including copies of KV heads.
 
-    `kv_budget_bytes`: usable memory less weights and overhead, negative where they alone are too much.
-    `bytes_per_sequence`: cache of one sequence in whole blocks, as stored on all cards; `shared_prefix_bytes`: what the
-    common prefix takes once, and `bytes_per_further_sequence` what each sequence then takes besides.
-    `kv_heads_per_gpu` and `copies`: of the group with the fewest heads. `batch_bytes`: what the batch takes, the prefix
-    once. `max_sequences` at the context; `tokens`: theirs together; `longest_context`: at the batch (0: not even one
-    token; None: any up to the limit). `fits`: whether the batch does. `tokens_per_s`, `step_us`,
-    `cost_per_million_tokens`: bounds of the batch by reading alone, None where it does not fit or one is not known.
+    - `kv_budget_bytes`: usable memory minus weights and overhead. Negative if these alone don't fit.
+    - `bytes_per_sequence`: cache of one sequence in whole blocks.
+    - `shared_prefix_bytes`: the common prefix, stored once. `bytes_per_further_sequence`: added to it by each sequence.
+    - `batch_bytes`: the whole batch, with the prefix stored once.
+    - `kv_heads_per_gpu`, `copies`: for the group with the fewest KV heads.
+    - `max_sequences`: at the given context. `tokens`: in all of these sequences.
+    - `longest_context`: at the given batch, in tokens. 0: not even one token fits; None: any context up to the limit
+      fits.
+    - `fits`: whether the batch fits.
+    - `tokens_per_s`, `step_us`, `cost_per_million_tokens` (US dollars): bounds for the batch from memory reads alone.
+      None if the batch doesn't fit or an input is unknown.
     """
 
     usable_bytes: int
@@ -61,19 +66,19 @@ class Capacity:
 
 
 def heads_per_gpu(kv_heads: int, gpus: int) -> int:
-    """KV heads that each card keeps: they are split as far as they go, then each has a copy of one."""
+    """KV heads per GPU. They are split evenly; with more GPUs than heads, each GPU has a copy of one head."""
     return -(-kv_heads // gpus)
 
 
 def usable_bytes(machine: Machine, gpus: int, utilisation: float) -> int:
-    """Memory of all cards that may be used, rounded down."""
+    """The usable memory of all GPUs, rounded down."""
     return int(machine.memory_bytes * gpus * Fraction(str(utilisation)))
 
 
 def capacity(geometry: Geometry, parameters: Parameters, machine: Machine, settings: Settings) -> Capacity:
-    """What fits, by the settings' context, batch, dtypes, blocks, prefix, cards and overhead.
+    """What fits with these settings. Raises `ConfigError` for an unknown dtype.
 
-    Source of the arithmetic: docs/memory.md. Raises `ConfigError` for a dtype that does not exist.
+    The arithmetic is in docs/memory.md.
     """
     weights = find_dtype(settings.weights_dtype, "weights_dtype").weight_bytes(parameters.total)
     usable = usable_bytes(machine, settings.gpus, settings.utilisation)
@@ -119,15 +124,16 @@ def capacity(geometry: Geometry, parameters: Parameters, machine: Machine, setti
 
 
 def stored_bytes(geometry: Geometry, settings: Settings, contexts: Iterable[int], batches: Iterable[int]) -> list[int]:
-    """What batches take on all cards together, for pairs of a context and a number of sequences: in whole blocks, with
-    copies, fixed state and indexer keys, and the shared prefix once.
+    """Bytes stored on all GPUs together, for each pair of a context and a number of sequences.
+
+    Counts whole blocks, copies of KV heads, fixed state and indexer keys. The shared prefix counts once.
     """
     store = _Store(geometry, settings)
     return [store.batch(context, batch) for context, batch in zip(contexts, batches, strict=True)]
 
 
 def reads_of(geometry: Geometry, parameters: Parameters, settings: Settings) -> Reads:
-    """What a step reads on all cards together, for the bound of `kvviz.calculator.bandwidth`."""
+    """The bytes that a decode step reads on all GPUs together."""
     store = _Store(geometry, settings)
     stored = find_dtype(settings.weights_dtype, "weights_dtype")
     experts = stored.weight_bytes(parameters.experts)
@@ -148,7 +154,7 @@ def reads_of(geometry: Geometry, parameters: Parameters, settings: Settings) -> 
 
 
 class _Store:
-    """What sequences take on all cards together, in whole blocks."""
+    """The size of stored sequences on all GPUs together, in whole blocks."""
 
     def __init__(self, geometry: Geometry, settings: Settings) -> None:
         dtype = find_dtype(settings.dtype)
@@ -159,20 +165,20 @@ class _Store:
 
     @staticmethod
     def _per_card(group: LayerGroup, settings: Settings) -> int:
-        """Bytes a token on one card; a latent has one head and is therefore on each."""
+        """Bytes per token on one GPU. A latent has a single head, so every GPU stores it."""
         heads = heads_per_gpu(group.kv_heads, settings.gpus)
         return group.layers * entry_bytes(group, find_dtype(settings.dtype), settings.group_size, heads=heads)
 
     def sequence(self, context: int) -> int:
-        """Bytes of one sequence by itself, its fixed state included."""
+        """Bytes of a single sequence, including its fixed state."""
         kept = sum(per_token * rounded(group.kept(context), self.block_size) for group, per_token in self.groups)
         return kept + self.indexer * rounded(context, self.block_size) + self.state
 
     def shared(self, context: int) -> tuple[int, int]:
-        """Bytes of the common prefix, stored once, and what each sequence has of its own.
+        """Bytes of the common prefix, stored once, and the bytes that each sequence adds.
 
-        Only whole blocks are shared. A layer with a window keeps the end of the prefix for those who are still to
-        come; a sequence shares of it what is within its own window.
+        Only whole blocks are shared. A windowed layer keeps the end of the prefix for later sequences; a sequence
+        shares only the part within its own window.
         """
         prefix = min(self.prefix, context) // self.block_size * self.block_size
         once = own = 0
@@ -184,7 +190,6 @@ class _Store:
         return once, own + self.state
 
     def batch(self, context: int, batch: int) -> int:
-        """Bytes of a batch of sequences of that length."""
         if not self.prefix:
             return batch * self.sequence(context)
         once, own = self.shared(context)
@@ -192,7 +197,7 @@ class _Store:
 
 
 def _longest(store: _Store, budget: int, settings: Settings) -> int | None:
-    """The longest context at which the batch fits; what it takes never shrinks with the context."""
+    """The longest context at which the batch fits. A longer context never takes fewer bytes."""
     if store.batch(MAX_CONTEXT, settings.batch) <= budget:
         return None
     low, high = 0, MAX_CONTEXT

@@ -1,4 +1,4 @@
-"""The fields of a `config.json`: one number by any of its names, or one clear sentence about what is wrong."""
+"""The fields of a `config.json`: each is found by any of its names and validated."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from kvviz.errors import ModelError
 from kvviz.messages import clipped, shown
 
 _TYPES = json.loads(files("kvviz.calculator").joinpath("model_types.json").read_text(encoding="utf-8"))
-#: Read here and compared with what they really keep, or with their published code.
+#: Model types whose geometry was compared with their real caches or their published code.
 KNOWN_TYPES: frozenset[str] = frozenset(_TYPES["known"])
-#: They read a whole text at once. Those that can be told to decode are refused only where they are not.
+#: Encoders have no KV cache. Those that can also decode are rejected only if the config doesn't say `is_decoder`.
 ENCODERS: frozenset[str] = frozenset(_TYPES["encoders"])
 ENCODER_DECODERS: frozenset[str] = frozenset(_TYPES["encoder_decoders"])
-#: Sizes of a class by its type, which a config inside of another may leave out. Source: transformers 5.24.
+#: Default sizes by model type, which a nested config may omit. Source: transformers 5.24.
 DEFAULTS: dict[str, dict[str, int]] = _TYPES["defaults"]
 
-
 MAX_CONFIG_BYTES = 1_000_000
-#: No model has as many layers, or a field as large.
+#: Limits above the values of any real model.
 MAX_LAYERS = 4_096
 MAX_NUMBER = 2**31
-#: Where wrappers keep the language model, outermost first.
+#: Fields in which multimodal configs nest the language model's config, outermost first.
 _NESTED = (
     "thinker_config",
     "llm_config",
@@ -41,11 +40,11 @@ HEAD_DIM_NAMES = ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head
 
 
 def parse_config(text: str | bytes) -> dict[str, Any]:
-    """A config out of JSON text, which may hold Infinity as transformers writes it. Raises `ModelError`."""
+    """Parse a config from JSON, including the `Infinity` that transformers writes. Raises `ModelError`."""
     if len(text) > MAX_CONFIG_BYTES:
         raise ModelError(
-            f"A config.json may have {MAX_CONFIG_BYTES:,} bytes, but this one has {len(text):,}; give the file of the "
-            "model itself.",
+            f"The config.json is larger than {MAX_CONFIG_BYTES:,} bytes ({len(text):,}); use a model's unmodified "
+            "config.json.",
             code="too_large",
         )
     try:
@@ -63,19 +62,19 @@ def parse_config(text: str | bytes) -> dict[str, Any]:
 
 
 class Fields:
-    """The fields of a model's text part. What is null counts as absent."""
+    """The fields of a model's text config. A null field counts as absent."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.outer = config
         self.values = _text_part(config)
         self.outer_type = self._name_of(config)
         self.model_type = self._name_of(self.values) or self.outer_type
-        #: Sizes that the config leaves to its class.
+        #: Sizes that the config omits, from the defaults of its class.
         self.left_out = self._left_out(is_nested=self.values is not config)
         self.values = {**self.left_out, **self.values}
 
     def _left_out(self, *, is_nested: bool) -> dict[str, int]:
-        """The channels of a head; all sizes only in a config inside of another, which may hold nothing else."""
+        """Defaults of omitted sizes: all of them in a nested config, otherwise only the head dimension."""
         defaults = DEFAULTS.get(self.model_type, {})
         if is_nested and any(name not in self.values for name in ("num_hidden_layers", "num_attention_heads")):
             return {name: size for name, size in defaults.items() if name not in self.values}
@@ -92,13 +91,13 @@ class Fields:
         return self.values.get(name) is not None
 
     def get(self, *names: str) -> Any:
-        """The first of these fields that is there, or None."""
+        """The first of these fields that is present, or None."""
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
     def number(self, *names: str) -> int | None:
-        """A whole number of at least 1 by the first of its names that is there; None where none is.
+        """The first of these fields that is present, or None.
 
-        Raises `ModelError`.
+        Raises `ModelError` unless it is a whole number of at least 1.
         """
         for name in names:
             value = self.values.get(name)
@@ -107,23 +106,24 @@ class Fields:
         return None
 
     def need(self, *names: str) -> int:
-        """The same; raises `ModelError` also where it is missing."""
+        """Like `number`, but also raises `ModelError` if none of the fields is present."""
         found = self.number(*names)
         if found is None:
             raise missing(names)
         return found
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A field that says yes or no. Raises `ModelError` for what is neither."""
+        """A boolean field. Raises `ModelError` for any other value."""
         value = self.values.get(name)
         if value is not None and value not in (True, False):
             raise _wrong(name, "true or false", value)
         return default if value is None else bool(value)
 
     def items(self, *names: str, or_number: bool = False) -> list[Any] | None:
-        """A list with an item for each layer, by the first of its names that is there, or None.
+        """The first of these fields that is present, as a list with one item per layer; or None.
 
-        `or_number`: a field with one number for all layers is skipped. Raises `ModelError`.
+        `or_number`: skip fields with a single number for all layers. Raises `ModelError` for anything else, and for
+        more than `MAX_LAYERS` items.
         """
         for name in names:
             value = self.values.get(name)
@@ -132,8 +132,8 @@ class Fields:
             if isinstance(value, list | tuple):
                 if len(value) > MAX_LAYERS:
                     raise ModelError(
-                        f"{name} of the config may have {MAX_LAYERS:,} items, but has {len(value):,}; give a model's "
-                        "config.json as it is.",
+                        f"{name} in the config must have at most {MAX_LAYERS:,} items (got {len(value):,}); use a "
+                        "model's unmodified config.json.",
                         code="bad_config",
                         field=name,
                     )
@@ -141,7 +141,7 @@ class Fields:
         return None
 
     def at_layer(self, index: int) -> Fields:
-        """The fields as they are for one layer, where `per_layer_config` says otherwise than the rest."""
+        """The fields of one layer, with its overrides in `per_layer_config`."""
         other = self.part("per_layer_config").values.get(str(index))
         if not isinstance(other, Mapping):
             return self
@@ -150,7 +150,7 @@ class Fields:
         return layer
 
     def part(self, name: str) -> Fields:
-        """A nested object as fields of its own; empty where there is none."""
+        """A nested object as `Fields`, empty if it is absent."""
         value = self.values.get(name)
         part = Fields({})
         part.values = value if isinstance(value, Mapping) else {}
@@ -158,26 +158,26 @@ class Fields:
 
 
 def printable(name: Any) -> str:
-    """A name from a config, shown on one line; empty if it is not a string."""
+    """A name from a config as one line of printable text; empty if it is not a string."""
     text = name[:MAX_NAME_LENGTH] if isinstance(name, str) else ""
     return "".join(character for character in text if character.isprintable()).strip()
 
 
 def _wrong(name: str, expected: str, value: Any) -> ModelError:
     return ModelError(
-        f"{name} of the config must be {expected}, but is {shown(value)}; give a model's config.json as it is.",
+        f"{name} in the config must be {expected} (got {shown(value)}); use a model's unmodified config.json.",
         code="bad_config",
         field=name,
     )
 
 
 def whole(value: Any, name: str, low: int = 1) -> int:
-    """`value` as a whole number from `low` on. Raises `ModelError` that names the field."""
+    """`value` as a whole number of at least `low`. Raises `ModelError`, which names the field."""
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= MAX_NUMBER:
         raise ModelError(
-            f"{clipped(name)} of the config must be a whole number from {low} to {MAX_NUMBER:,}, but is {shown(value)}"
-            "; give a model's config.json as it is.",
+            f"{clipped(name)} in the config must be a whole number from {low} to {MAX_NUMBER:,} (got {shown(value)}); "
+            "use a model's unmodified config.json.",
             code="bad_config",
             field=name,
         )
@@ -185,10 +185,10 @@ def whole(value: Any, name: str, low: int = 1) -> int:
 
 
 def missing(names: Sequence[str]) -> ModelError:
-    """That a field is missing, by its usual name and its others."""
+    """The error for a missing field. `names`: its usual name, then its alternatives."""
     others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
     return ModelError(
-        f"The config has no {names[0]}{others}, without which its cache cannot be known; add it, or type the geometry.",
+        f"The config has no {names[0]}{others}, which the calculation needs; add it, or use a custom geometry.",
         code="bad_config",
         field=names[0],
     )

@@ -1,4 +1,4 @@
-"""Cards: how much memory an accelerator has, how fast it reads it, and what an hour of it costs."""
+"""GPUs: memory, bandwidth and price per hour."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from kvviz.errors import ConfigError
 from kvviz.messages import shown
 
-#: When the figures of the list were last compared with what the makers publish.
+#: When the list was last compared with the makers' publications.
 CHECKED = "2026-11-30"
 _GIB = 2**30
-#: Where the prices are from: dollars a second, times 3,600.
-_RUNPOD = "Runpod documentation, serverless flex price a second"
+#: Source of the prices: dollars per second, times 3,600.
+_RUNPOD = "Runpod documentation, serverless flex price per second"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One accelerator. `memory_bytes`: makers write GB and build 2³⁰; a driver keeps a little of it for itself, which
-    is not taken off. `bandwidth`: bytes per second at most, between the card's own memory and its chip. `source`: the
-    maker's document, as read on `checked`. `price_per_hour` in US dollars, by `price_source`, or None.
+    """One GPU or other accelerator.
+
+    - `memory_bytes`: makers write GB and mean 2³⁰ bytes. The small part that a driver reserves isn't subtracted.
+    - `bandwidth`: maximum bytes per second between the GPU and its own memory.
+    - `source`: the maker's document, as read on `checked`.
+    - `price_per_hour`: in US dollars, from `price_source`; None: unknown.
     """
 
     card_id: str
@@ -91,7 +94,7 @@ CARDS = (
 
 
 def find_card(card_id: str) -> Card:
-    """The card of that id. Raises `ConfigError`."""
+    """The GPU with that id. Raises `ConfigError`."""
     for card in CARDS:
         if card.card_id == card_id:
             return card

@@ -1,4 +1,4 @@
-"""Layers as their cache sees them: groups of equal layers, a geometry of all of them, also from typed numbers."""
+"""Layers as the cache sees them: groups of equal layers, and the geometry of a whole model."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Kind = Literal[
     "mla_hybrid_linear",
     "ssm",
 ]
-#: Kinds of models that are refused, with the reason.
+#: Kinds of models that are rejected.
 RefusedKind = Literal["compressed_sparse", "encoder_decoder", "encoder_only"]
 LayerType = Literal["full", "sliding", "chunked", "mla_latent"]
 StateType = Literal["linear", "ssm", "conv"]
 MAX_HEADS = 65_536
 MAX_DIM = 65_536
-#: Every number by its limits; those of `_NEEDED` must be there.
+#: The maximum of each number of a custom geometry.
 _LIMITS = {
     "layers": MAX_LAYERS,
     "kv_heads": MAX_HEADS,
@@ -52,11 +52,14 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
-    """Layers with entries of their own and of one shape.
+    """Layers that store entries of their own, all of one shape.
 
-    `kv_heads` × (`k_dim` + `v_dim`) numbers a token; of a latent (`mla_latent`) there is one head, `k_dim` is its width
-    and `v_dim` that of the shared rotary part. `window`: of so many tokens at most a layer keeps entries; None: of all.
-    `query_heads` of one layer. `uncompressed`: KV heads, K and V dimension without the latent, else None.
+    A layer stores `kv_heads` × (`k_dim` + `v_dim`) elements per token. A latent (`mla_latent`) has one head: `k_dim` is
+    the width of the latent, `v_dim` that of the shared rotary part.
+
+    - `window`: maximum number of tokens with entries in a layer; None: all.
+    - `query_heads`: per layer.
+    - `uncompressed`: KV heads, K dimension and V dimension without the latent; None if there is no latent.
     """
 
     layers: int
@@ -69,15 +72,16 @@ class LayerGroup:
     uncompressed: tuple[int, int, int] | None = None
 
     def kept(self, context: int) -> int:
-        """Of how many of `context` tokens there are entries."""
+        """The number of `context` tokens that have entries."""
         return context if self.window is None else min(context, self.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedState:
-    """What `layers` layers keep for each sequence, however long it is.
+    """The state that `layers` layers keep per sequence, independent of its length.
 
-    `recurrent` numbers a layer; the last `conv_width` inputs of a short convolution over `conv_channels` channels.
+    A layer keeps `recurrent` elements, and the last `conv_width` inputs of a short convolution over `conv_channels`
+    channels.
     """
 
     layers: int
@@ -88,17 +92,17 @@ class FixedState:
 
     @property
     def recurrent_bytes(self) -> int:
-        """Of all layers as 32-bit floats."""
+        """Bytes of all layers, as 32-bit floats."""
         return 4 * self.layers * self.recurrent
 
     @property
     def conv_bytes(self) -> int:
-        """Of all layers as 16-bit floats, the whole kernel's width; an engine may keep one input less."""
+        """Bytes of all layers, as 16-bit floats, for the full kernel width. An engine may keep one input fewer."""
         return 2 * self.layers * self.conv_channels * self.conv_width
 
     @property
     def num_bytes(self) -> int:
-        """Of all layers for one sequence: recurrence in 32 bits, convolution in 16."""
+        """Bytes per sequence in all layers: recurrence in 32 bits, convolution in 16."""
         return self.recurrent_bytes + self.conv_bytes
 
 
@@ -106,9 +110,11 @@ class FixedState:
 class Geometry:
     """A model as its cache sees it.
 
-    `groups`: windowed ones first. `num_layers`: all of them, also those that keep nothing. `indexer`: (layers, numbers
-    a token) of the keys by which sparse attention chooses, or None. `max_context` in tokens, None: no limit is known.
-    `warnings`: what was assumed.
+    - `groups`: groups of layers, windowed ones first.
+    - `num_layers`: all layers, including those without a cache.
+    - `indexer`: layers with indexer keys of sparse attention, and elements per token in each; None: no indexer.
+    - `max_context`: in tokens; None: no known limit.
+    - `warnings`: assumptions that were made.
     """
 
     name: str
@@ -127,7 +133,7 @@ class Geometry:
 
 
 def grouped(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
-    """Alike layers as one group: windowed ones first, then in the order in which they come."""
+    """Merge equal layers into groups: windowed ones first, then in order of appearance."""
     counts: Counter[LayerGroup] = Counter()
     for layer in layers:
         counts[replace(layer, layers=1)] += layer.layers
@@ -144,10 +150,13 @@ def kind_of(
     is_shared: bool = False,
     is_uneven: bool = False,
 ) -> Kind:
-    """The name of what is stored, by what marks it most: a state, a latent, sharing, windows, at last the heads.
+    """Classify a cache by its most distinctive feature: a state, a latent, sharing, windows, or else the heads.
 
-    `is_parallel`: a layer has attention and a state; `is_shared`: layers read the entries of others; `is_uneven`: some
-    layers have no attention, or other heads than the rest. A window as long as the longest context counts as none.
+    - `is_parallel`: a layer has both attention and a state.
+    - `is_shared`: layers read the entries of other layers.
+    - `is_uneven`: some layers have no attention, or other heads than the rest.
+
+    A window as long as the longest context counts as none.
     """
     is_latent = any(group.type == "mla_latent" for group in groups)
     if state is not None:
@@ -176,17 +185,17 @@ def kind_of(
 
 
 def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> Geometry:
-    """`layers`, `kv_heads` and `head_dim`, or `latent_dim` and `rotary_dim` in place of the last two.
+    """A custom geometry: `layers`, `kv_heads` and `head_dim`, or `layers`, `latent_dim` and `rotary_dim`.
 
-    May also have `v_head_dim` (else as `head_dim`), `query_heads` (else as many as KV heads), `window` in tokens for
-    `windowed_layers` of the layers (else for all), and `max_context`. What is None counts as absent. Raises
-    `ConfigError` for a number that is missing, outside its limits, or not known.
+    Optional: `v_head_dim` (default: `head_dim`), `query_heads` (default: `kv_heads`), `window` in tokens for
+    `windowed_layers` of the layers (default: all), and `max_context` in tokens. None counts as absent. Raises
+    `ConfigError` for a number that is missing, unknown or out of range.
     """
     given = {key: value for key, value in numbers.items() if value is not None}
     for key, value in given.items():
         if key not in _LIMITS:
             raise ConfigError(
-                f"The geometry has no {shown(str(key))}; its numbers are {', '.join(_LIMITS)}.",
+                f"Unknown field {shown(str(key))} in the geometry; choose one of {', '.join(_LIMITS)}.",
                 setting=clipped(str(key)),
             )
         check_range(key, value, 1, _LIMITS[key])
@@ -198,8 +207,8 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     windowed = given.get("windowed_layers", layers if window is not None else 0)
     if windowed > layers or (windowed and window is None):
         raise ConfigError(
-            f"{windowed:,} windowed layers need a window and at least as many layers, but the layers are {layers:,} "
-            f"and the window is {shown(window)}; change one of them.",
+            f"{windowed:,} windowed layers need a window and at least {windowed:,} layers (got {layers:,} layers, "
+            f"window {shown(window)}); change one of them.",
             setting="windowed_layers",
         )
     kv_heads = 1 if is_latent else given["kv_heads"]
@@ -221,7 +230,7 @@ def geometry_of_numbers(numbers: Mapping[str, Any], name: str | None = None) -> 
     groups = grouped([group(count, reach) for count, reach in ((windowed, window), (layers - windowed, None)) if count])
     max_context = given.get("max_context")
     return Geometry(
-        name=printable(name) or "typed geometry",
+        name=printable(name) or "custom geometry",
         model_type="",
         kind=kind_of(groups, max_context=max_context),
         groups=groups,

@@ -1,4 +1,4 @@
-"""Models by name, config or typed numbers: what is asked about. The listed ones have their sources."""
+"""Models for the calculator: listed with their sources, read from a config, or given as a custom geometry."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from kvviz.messages import shown
 
 #: When the list was last compared with its sources.
 CHECKED = "2026-11-30"
-#: Types that weights and cache of the bandwidth experiment are both in; scales are not counted there.
+#: Dtypes of the bandwidth experiment, for both weights and cache. Scales aren't counted there.
 BANDWIDTH_DTYPES = ("fp32", "bf16", "fp8", "int4")
-#: The models of the bandwidth experiment.
 _BIG = ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3")
 MAX_PARAMETERS = 10**14
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedModel:
-    """One model of the list, by its `config` (as in its `config.json`, shortened to what matters here).
+    """One listed model. `config` is its `config.json`, reduced to the fields used here.
 
-    `num_parameters`: of the text model as transformers builds it, counted; None where it cannot build it. `source`:
-    where the config is from, as read on `checked`.
+    `num_parameters` counts the text model as transformers builds it; None if transformers can't build it. `source` is
+    where the config comes from, as read on `checked`.
     """
 
     model_id: str
@@ -44,12 +43,12 @@ class ListedModel:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """What it keeps. Raises `ModelError` for a model that has no cache of one entry a token."""
+        """The model's geometry. Raises `ModelError` if its cache doesn't hold one entry per token."""
         return geometry_of_config(self.config, self.name)
 
     @cached_property
     def parameters(self) -> Parameters | None:
-        """Its weights, or None where they are not counted."""
+        """The model's parameters, or None if they aren't counted."""
         return None if self.num_parameters is None else parameters_of(self.config, self.num_parameters)
 
     @property
@@ -57,7 +56,7 @@ class ListedModel:
         return self.geometry.max_context or 0
 
     def bytes_per_token(self, dtype: str) -> int:
-        """Bytes that one token takes in the cache with numbers of that type, scales left out. Raises `ConfigError`."""
+        """Cache bytes per token in `dtype`, without scales. Raises `ConfigError` for an unknown dtype."""
         bits = _bandwidth_bits(dtype)
         return cache_bytes(self.geometry, context=1, dtype="fp8").bytes_per_token * bits // 8
 
@@ -67,19 +66,18 @@ def _read_list() -> tuple[ListedModel, ...]:
     return tuple(ListedModel(**entry) for entry in json.loads(text))
 
 
-#: All of them, the default model first.
+#: All listed models, the default model first.
 MODELS = _read_list()
 
 
 def find_model(model_id: str) -> ListedModel:
-    """The model of that id. Raises `ConfigError`."""
+    """The listed model with that id. Raises `ConfigError`."""
     wanted = model_id.strip().lower()
     for model in MODELS:
         if model.model_id == wanted:
             return model
     raise ConfigError(
-        f"There is no model {shown(model_id)} in the list; choose one that `kvviz calc --list` shows, or give its "
-        "config.json.",
+        f"Unknown model {shown(model_id)}; choose one from `kvviz calc --list`, or use its config.json.",
         setting="model",
     )
 
@@ -90,16 +88,17 @@ def _bandwidth_bits(dtype: str) -> int:
     return find_dtype(dtype).bits
 
 
-#: Those of the bandwidth experiment.
+#: The models of the bandwidth experiment.
 BIG_MODELS = tuple(find_model(model_id) for model_id in _BIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model that is asked about.
+    """One model to calculate.
 
-    `parameters`: None where they are not known; `is_estimated`: they are by the config alone. `source`, `checked`: of
-    the list.
+    - `parameters`: None if unknown.
+    - `is_estimated`: whether `parameters` are estimated from the config.
+    - `model_id`, `source`, `checked`: from the list; None for other models.
     """
 
     geometry: Geometry
@@ -111,7 +110,7 @@ class Subject:
 
     @classmethod
     def listed(cls, model_id: str) -> Subject:
-        """A model of the list. Raises `ConfigError`, and `ModelError` for one that is refused."""
+        """A listed model. Raises `ConfigError` for an unknown id and `ModelError` for a rejected kind of model."""
         model = find_model(model_id)
         subject = cls.of_config(model.config, name=model.name, num_parameters=model.num_parameters)
         return replace(subject, model_id=model.model_id, source=model.source, checked=model.checked)
@@ -120,9 +119,9 @@ class Subject:
     def of_config(
         cls, config: Mapping[str, Any], *, name: str | None = None, num_parameters: int | None = None
     ) -> Subject:
-        """A model by its config. Missing parameter counts are estimated where possible.
+        """A model from its config. A missing parameter count is estimated if possible.
 
-        Raises `ModelError`, and `ConfigError` for a number of parameters outside its limits.
+        Raises `ModelError`, and `ConfigError` for a parameter count out of range.
         """
         _check_parameters(num_parameters)
         geometry = geometry_of_config(config, name)

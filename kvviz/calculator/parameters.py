@@ -1,4 +1,4 @@
-"""How many weights a model has, counted or estimated by its config, and which of them a step reads."""
+"""Parameter counts, given or estimated from the config, and the fraction that a step reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ACTIVE_NAMES = (
     "moe_top_k",
     "moe_topk",
 )
-#: Feed-forward layers of two matrices; all others have three (a gated one).
+#: Model types whose feed-forward layers have two matrices. All others have three (gated).
 _PLAIN = (
     "gpt2",
     "opt",
@@ -35,7 +35,7 @@ _PLAIN = (
     "codegen",
     "starcoder2",
 )
-#: One table for input and output where the config does not say.
+#: Model types that share input and output embeddings unless the config says otherwise.
 _TIED = (*_PLAIN, "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3")
 _UNTIED = ("gpt_neox", "gptj", "phi", "codegen")
 _INNER_NAMES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff")
@@ -43,9 +43,9 @@ _INNER_NAMES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Numbers of weights. `experts`: those of all routed experts together, of which a token uses the share `share`.
+    """Parameter counts. `experts`: all routed experts together. A token uses the fraction `share` of them.
 
-    All others are read in every step.
+    Every step reads all other parameters.
     """
 
     total: int
@@ -54,7 +54,7 @@ class Parameters:
 
 
 def parameters_of(config: Mapping[str, Any], total: int) -> Parameters:
-    """The weights of a model with so many parameters in `total`. Raises `ModelError` for senseless fields."""
+    """The parameters of a model, `total` of them. Raises `ModelError` for invalid fields."""
     fields = Fields(config)
     experts = experts_of(fields)
     if experts is None or not 0 < experts < total:
@@ -64,7 +64,7 @@ def parameters_of(config: Mapping[str, Any], total: int) -> Parameters:
 
 
 def experts_of(fields: Fields) -> int | None:
-    """Parameters of all routed experts, or None where there are none. Raises `ModelError` for senseless fields."""
+    """The parameters of all routed experts, or None without experts. Raises `ModelError` for invalid fields."""
     count, active = fields.number(*_EXPERT_NAMES), fields.number(*_ACTIVE_NAMES)
     width = fields.number("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
     hidden = fields.number("routed_expert_hidden_size") or fields.number(*HIDDEN_NAMES)
@@ -74,7 +74,7 @@ def experts_of(fields: Fields) -> int | None:
 
 
 def expert_layers(fields: Fields) -> int:
-    """Layers with routed experts. Raises `ModelError` for senseless fields."""
+    """The number of layers with routed experts. Raises `ModelError` for invalid fields."""
     num_layers = fields.number(*LAYER_NAMES) or 0
     listed = fields.get("moe_layers_enum")
     if isinstance(listed, str):
@@ -89,9 +89,9 @@ def expert_layers(fields: Fields) -> int:
 
 
 def estimated_parameters(config: Mapping[str, Any], geometry: Geometry) -> int | None:
-    """Parameters of the text model, a few percent off at most, or None where the config describes no ordinary decoder.
+    """The text model's parameters, within a few percent; None if the config isn't of an ordinary decoder.
 
-    Raises `ModelError` for senseless fields.
+    Raises `ModelError` for invalid fields.
     """
     fields = Fields(config)
     hidden, vocabulary = fields.number(*HIDDEN_NAMES), fields.number("vocab_size")
@@ -115,7 +115,7 @@ def estimated_parameters(config: Mapping[str, Any], geometry: Geometry) -> int |
 
 
 def _attention(fields: Fields, group: LayerGroup, hidden: int) -> int:
-    """Matrices of one layer's attention: Q, K, V and output; of a latent what makes it and what expands it."""
+    """Parameters of one layer's attention: Q, K, V and output. A latent has down- and up-projections instead."""
     if group.uncompressed is None:
         out = group.query_heads * group.v_dim
         return hidden * (group.query_heads * group.k_dim + group.kv_heads * (group.k_dim + group.v_dim) + out)
@@ -127,11 +127,11 @@ def _attention(fields: Fields, group: LayerGroup, hidden: int) -> int:
 
 
 def _beside_experts(fields: Fields, hidden: int) -> int:
-    """What a layer with experts has besides them: the router, and shared experts."""
+    """Parameters of one layer's router and shared experts."""
     count = fields.number("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts") or 0
     shared = fields.number("n_shared_experts", "num_shared_experts") or 0
     width = fields.number("shared_expert_intermediate_size", "share_expert_dim")
     width = width or shared * (fields.number("moe_intermediate_size") or 0)
-    if fields.model_type in ("llama4_text", "gemma4_text"):  # a feed-forward beside the experts
+    if fields.model_type in ("llama4_text", "gemma4_text"):  # a dense feed-forward besides the experts
         width = fields.number("intermediate_size") or 0
     return hidden * count + 3 * hidden * width

@@ -1,4 +1,4 @@
-"""Which layer of a model attends to everything, which through a window, and which keeps a state instead."""
+"""Layer patterns: which layers have full attention, which a window, and which a state instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvviz.calculator.fields import MAX_LAYERS, Fields, whole
 from kvviz.errors import ModelError
 from kvviz.messages import shown
 
-#: `both`: attention beside a state in one layer. `none`: a layer without attention.
+#: `both`: attention and a state in one layer. `none`: neither.
 Role = Literal["full", "sliding", "chunked", "state", "both", "both_sliding", "none"]
 
 _ROLES: dict[str, Role] = {
@@ -46,14 +46,14 @@ _ROLES: dict[str, Role] = {
     "-": "none",
     "E": "none",
 }
-#: Models that have a state in every layer, and no attention.
-#: Types whose attention layers are named by the config alone.
+#: Model types whose config must name the attention layers.
 _MIXED = frozenset({"bamba", "jamba", "lfm2", "lfm2_moe"})
+#: Model types with a state in every layer and no attention.
 _STATES_ONLY = ("mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "xlstm")
-#: Models that have both in every layer.
+#: Model types with both in every layer.
 _BOTH = ("falcon_h1",)
-#: Where a file may leave the pattern out because the model's code has it: of so many layers the one at that index is
-#: full, the others look through a window. Source: configuration classes of transformers 5.24.
+#: Patterns that a config may omit, as (period, index): in each period, the layer at that index has full attention and
+#: the others have a window. Source: configuration classes of transformers 5.24.
 _PERIODS = {
     "gemma2": (2, 1),
     "gemma3": (6, 5),
@@ -70,7 +70,7 @@ _PERIODS = {
     "granite_swa": (4, 0),
     "granitemoe_swa": (4, 0),
 }
-#: Windows that a file may leave out, from the same source.
+#: Windows in tokens that a config may omit, from the same source.
 DEFAULT_WINDOWS = {
     "mistral": 4_096,
     "gemma2": 4_096,
@@ -98,26 +98,26 @@ LAYER_NAMES = (
 
 
 def roles_of(fields: Fields) -> list[Role]:
-    """The role of each layer. Raises `ModelError` for a missing number of layers, and for a word that is not known."""
+    """The role of each layer. Raises `ModelError` for a missing number of layers or an unknown layer type."""
     words = _words(fields)
     is_counted_by_list = words is not None and (fields.model_type == "nemotron_h" or not fields.get(*LAYER_NAMES))
     num_layers = len(words) if words is not None and is_counted_by_list else fields.need(*LAYER_NAMES)
     if num_layers > MAX_LAYERS:
         raise ModelError(
-            f"The config has {num_layers:,} layers, and {MAX_LAYERS:,} are the most that are calculated here; give a "
-            "model's config.json as it is.",
+            f"The config must have at most {MAX_LAYERS:,} layers (got {num_layers:,}); use a model's unmodified "
+            "config.json.",
             code="bad_config",
             field="num_hidden_layers",
         )
     if words is not None:
         if len(words) < num_layers:
             raise ModelError(
-                f"The config has {num_layers:,} layers, but names the types of {len(words):,} only; name all of them.",
+                f"The config has {num_layers:,} layers, but types for only {len(words):,}; add the others.",
                 code="bad_config",
                 field="layer_types",
             )
         roles = [_role(word, index) for index, word in enumerate(words[:num_layers])]
-        if fields.model_type == "recurrent_gemma":  # whose word for its windows is attention
+        if fields.model_type == "recurrent_gemma":  # it calls windowed attention just attention
             roles = ["sliding" if role == "full" else role for role in roles]
         return roles
     for rule in (_by_states, _by_chunks, _by_windows):
@@ -131,8 +131,7 @@ def _role(word: Any, index: int) -> Role:
     role = _ROLES.get(word) if isinstance(word, str) else None
     if role is None:
         raise ModelError(
-            f"Layer {index} of the config has the type {shown(word)}, of which is not known here what it keeps; "
-            "type the geometry instead.",
+            f"Layer {index} of the config has the unknown type {shown(word)}; use a custom geometry.",
             code="bad_config",
             field="layer_types",
         )
@@ -172,8 +171,8 @@ def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:
         has_attention = lambda index: (index + 1) % interval == 0  # noqa: E731
     elif fields.model_type in _MIXED:
         raise ModelError(
-            f"A model of the type {fields.model_type} has attention in some layers only, and the config does not say "
-            "in which; give a model's config.json as it is.",
+            f"Only some layers of a {fields.model_type} model have attention, and the config doesn't say which; use a "
+            "model's unmodified config.json.",
             code="bad_config",
             field="layer_types",
         )
@@ -183,7 +182,7 @@ def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:
 
 
 def _by_chunks(fields: Fields, num_layers: int) -> list[Role] | None:
-    """Llama 4: a layer without rotary positions attends to everything, the others to their own chunk."""
+    """Llama 4: layers without rotary positions have full attention, the others attend to their own chunk."""
     if not fields.number("attention_chunk_size"):
         return None
     rotary = fields.items("no_rope_layers")
@@ -194,8 +193,8 @@ def _by_chunks(fields: Fields, num_layers: int) -> list[Role] | None:
         rotary = [(index + 1) % interval != 0 for index in range(num_layers)]
     if len(rotary) < num_layers or any(flag not in (0, 1) for flag in rotary):
         raise ModelError(
-            f"no_rope_layers of the config must have 1 or 0 for each of its {num_layers:,} layers, but has something "
-            "else; give a model's config.json as it is.",
+            f"no_rope_layers in the config must have 0 or 1 for each of the {num_layers:,} layers; use a model's "
+            "unmodified config.json.",
             code="bad_config",
             field="no_rope_layers",
         )
@@ -221,7 +220,7 @@ def _by_windows(fields: Fields, num_layers: int) -> list[Role] | None:
 
 
 def window_of(fields: Fields) -> int | None:
-    """Tokens that a sliding layer looks back over, itself included; None where there is no window, or it is off."""
+    """The window of a sliding layer in tokens, including the current one; None without a window or if it is off."""
     needs_switch = fields.model_type.startswith(("qwen2", "qwen3", "smollm3"))
     if not fields.flag("use_sliding_window", default=not needs_switch):
         return None

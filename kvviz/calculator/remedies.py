@@ -1,4 +1,4 @@
-"""What would help when too little fits: each change by itself, with the figures that the same functions give."""
+"""Remedies when too little fits: the effect of each change on its own."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kvviz.calculator.layers import Geometry, LayerGroup
 from kvviz.calculator.parameters import Parameters
 from kvviz.calculator.settings import MAX_GPUS, Settings, find_dtype
 
-#: KV heads that are tried in place of one for each query head, as Llama 3 has.
+#: KV heads of the `gqa` remedy, as in Llama 3.
 GQA_HEADS = 8
-#: The window that is tried, as Mistral 7B v0.1 has, in tokens.
+#: Window of the `window` remedy in tokens, as in Mistral 7B v0.1.
 TRIED_WINDOW = 4_096
-#: Bytes per second in one direction between host and one card, PCIe 5.0 × 16 lanes.
+#: Bytes per second in one direction between the host and one GPU: PCIe 5.0, 16 lanes.
 HOST_LINK = 64e9
-#: Memory of the host that is tried where the settings name none.
+#: Host memory of the `offload` remedy, unless the settings have one.
 TRIED_HOST_BYTES = 256 * 2**30
 
 RemedyName = Literal["gqa", "fp8_cache", "window", "offload", "fp8_weights", "another_card", "more_cards"]
@@ -29,9 +29,12 @@ RemedyName = Literal["gqa", "fp8_cache", "window", "offload", "fp8_weights", "an
 class Remedy:
     """One change and its effect.
 
-    `value` is what was chosen (KV heads, tokens, a card's id …). `needs_training`: it is another model. The other
-    figures are as in `Capacity` and `CacheBytes`; of `offload`, `max_sequences` are those on the cards and `parked` on
-    the host together, and `return_s` is the time that one takes to come back.
+    - `value`: the new value (KV heads, tokens, the id of a GPU …).
+    - `needs_training`: the change makes it another model.
+    - `parked`: for `offload`, sequences in host memory, which `max_sequences` includes.
+    - `return_s`: for `offload`, seconds to copy one sequence back to the GPUs.
+
+    The other figures are as in `Capacity` and `CacheBytes`.
     """
 
     name: RemedyName
@@ -48,7 +51,7 @@ class Remedy:
 
 
 def remedies(geometry: Geometry, parameters: Parameters, machine: Machine, settings: Settings) -> list[Remedy]:
-    """All changes that can be made here and that save something, in a fixed order."""
+    """All changes that apply and help, in a fixed order."""
     now = capacity(geometry, parameters, machine, settings)
 
     def tried(
@@ -77,7 +80,7 @@ def remedies(geometry: Geometry, parameters: Parameters, machine: Machine, setti
 
 
 def _helps(remedy: Remedy, now: Capacity) -> bool:
-    """Whether more sequences fit, or longer ones, or steps can be faster."""
+    """Whether more or longer sequences fit, or steps can be faster."""
     is_longer = now.longest_context is not None and (
         remedy.longest_context is None or remedy.longest_context > now.longest_context
     )
@@ -99,7 +102,7 @@ def _effect(name: RemedyName, value: str | int, geometry: Geometry, result: Capa
 
 
 def _gqa(geometry: Geometry) -> Iterator[tuple[int, Geometry]]:
-    """Grouped heads in place of one KV head for each query head."""
+    """Grouped-query attention instead of one KV head per query head."""
     heads = geometry.groups[0].kv_heads if geometry.groups else 1
     fewer = next((count for count in range(min(GQA_HEADS, heads // 2), 0, -1) if heads % count == 0), None)
     if fewer and all(group.type != "mla_latent" and group.kv_heads == group.query_heads for group in geometry.groups):
@@ -116,7 +119,7 @@ def _windowed(group: LayerGroup) -> LayerGroup:
 
 
 def _offload(geometry: Geometry, now: Capacity, settings: Settings) -> Remedy:
-    """Sequences that wait are parked on the host; each comes back over the links of all cards at once."""
+    """Waiting sequences are parked on the host. A sequence returns over the links of all GPUs at once."""
     host_bytes = settings.host_bytes or TRIED_HOST_BYTES
     kept = _effect("offload", host_bytes, geometry, now, settings)
     size = now.bytes_per_sequence
@@ -130,7 +133,7 @@ def _offload(geometry: Geometry, now: Capacity, settings: Settings) -> Remedy:
 
 
 def _larger(machine: Machine) -> Iterator[tuple[str, Machine]]:
-    """The card of the list with the least memory above this one's that reads it no more slowly."""
+    """The listed GPU with the next larger memory and at least the same bandwidth."""
     slowest = machine.bandwidth or 0.0
     larger = [card for card in CARDS if card.memory_bytes > machine.memory_bytes and card.bandwidth >= slowest]
     if larger:

@@ -1,4 +1,4 @@
-"""What is asked of the calculator beside the model, within limits, and the dtypes that numbers are stored in."""
+"""Settings of a calculation, with their limits, and the dtypes of weights and caches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ MAX_GROUP_SIZE = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dtype:
-    """One way to store numbers.
+    """One way to store elements.
 
-    `bits` of one number. A grouped type also keeps `scale_bytes` for each group of numbers: `group_size` of them, or as
-    many as is asked for where that is None.
+    - `bits`: per element.
+    - `scale_bytes`: per group of elements; 0: no scales.
+    - `group_size`: elements per group; None: as set by the user.
+    - `about`: a short description.
     """
 
     name: str
@@ -29,12 +31,15 @@ class Dtype:
     about: str
 
     def vector_bytes(self, length: int, group_size: int = DEFAULT_GROUP_SIZE) -> tuple[int, int]:
-        """Bytes of the numbers of one vector, and of its scales. A vector begins a byte and a group of its own."""
+        """Bytes of one vector of `length` elements: codes, then scales.
+
+        Each vector starts at a byte boundary and with a new group.
+        """
         in_group = min(self.group_size or group_size, length)
         return -(-length * self.bits // 8), self.scale_bytes * -(-length // in_group)
 
     def weight_bytes(self, count: int) -> int:
-        """Bytes of so many weights, scales left out: how they are grouped differs from file to file."""
+        """Bytes of `count` weights, without scales, since their group size differs from file to file."""
         return count * self.bits // 8
 
 
@@ -44,14 +49,14 @@ DTYPES = {
         Dtype(name="fp32", bits=32, about="32-bit float"),
         Dtype(name="bf16", bits=16, about="bfloat16"),
         Dtype(name="fp16", bits=16, about="16-bit float"),
-        Dtype(name="fp8", bits=8, about="8-bit float, one scale for a whole layer, which is not counted"),
-        Dtype(name="int8", bits=8, scale_bytes=4, about="8-bit integer, step and low end of each group as fp16"),
-        Dtype(name="int4", bits=4, scale_bytes=4, about="4-bit integer, step and low end of each group as fp16"),
-        Dtype(name="q8_0", bits=8, scale_bytes=2, group_size=32, about="llama.cpp: 32 numbers and one fp16 scale"),
-        Dtype(name="q4_0", bits=4, scale_bytes=2, group_size=32, about="llama.cpp: 32 numbers and one fp16 scale"),
+        Dtype(name="fp8", bits=8, about="8-bit float; one scale per layer, not counted"),
+        Dtype(name="int8", bits=8, scale_bytes=4, about="8-bit integer; fp16 step and minimum per group"),
+        Dtype(name="int4", bits=4, scale_bytes=4, about="4-bit integer; fp16 step and minimum per group"),
+        Dtype(name="q8_0", bits=8, scale_bytes=2, group_size=32, about="llama.cpp: one fp16 scale per 32 elements"),
+        Dtype(name="q4_0", bits=4, scale_bytes=2, group_size=32, about="llama.cpp: one fp16 scale per 32 elements"),
     )
 }
-#: Names under which other programs know some of them.
+#: Names that other programs use.
 _ALIASES = {
     "float32": "fp32",
     "f32": "fp32",
@@ -66,7 +71,7 @@ _ALIASES = {
 
 
 def find_dtype(name: str, setting: str = "dtype") -> Dtype:
-    """The type of that name. Raises `ConfigError`."""
+    """The dtype with that name. Raises `ConfigError` for `setting`."""
     found = DTYPES.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise ConfigError(f"{setting} must be {', '.join(DTYPES)} (got {shown(name)}).", setting=setting)
@@ -75,7 +80,7 @@ def find_dtype(name: str, setting: str = "dtype") -> Dtype:
 
 DEFAULT_CONTEXT = 8_192
 MAX_CONTEXT = 2**30
-#: Sequences of a batch.
+#: Sequences per batch.
 MAX_BATCH = 4_096
 MAX_CALC_BLOCK_SIZE = 4_096
 MAX_GPUS = 1_024
@@ -87,14 +92,18 @@ MAX_PRICE = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Context in tokens, sequences, how numbers are stored, and the machine.
+    """Settings of a calculation. Raises `ConfigError` if a value is out of range.
 
-    `group_size`: numbers that share a scale in `int8` and `int4`. `prefix`: so many of the context's first tokens are
-    the same in all sequences and stored once. `gpu`: id of a card, or None: no machine is asked for; `memory_bytes`,
-    `bandwidth` (bytes per second) and `price_per_hour` (US dollars for one card) go before the card's own.
-    `overhead_bytes` of each card are left for activations and the like. `host_bytes`: memory of the host that may hold
-    caches.
-    Raises `ConfigError` when one is outside its limits.
+    - `context`: tokens per sequence.
+    - `batch`: number of sequences.
+    - `group_size`: elements per scale in `int8` and `int4`.
+    - `prefix`: number of leading tokens that all sequences share. They are stored once.
+    - `gpu`: id of a GPU; None: sizes only, no capacity.
+    - `memory_bytes`, `bandwidth` (bytes per second), `price_per_hour` (US dollars): per GPU, instead of the listed
+      values.
+    - `utilisation`: fraction of the GPUs' memory that is used.
+    - `overhead_bytes`: memory per GPU reserved for activations and other uses.
+    - `host_bytes`: host memory for offloaded caches; 0: the default of the `offload` remedy.
     """
 
     context: int = DEFAULT_CONTEXT
@@ -133,5 +142,4 @@ class Settings:
         find_dtype(self.weights_dtype, "weights_dtype")
 
     def asked(self) -> dict[str, Any]:
-        """Every setting by its name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

@@ -1,4 +1,4 @@
-"""How large an entry of a layer is, and a fixed state, out of the many spellings of configs."""
+"""The sizes of a layer's entries and of a fixed state, from the different spellings of configs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ KV_HEAD_NAMES = (
     "num_query_groups",
 )
 HIDDEN_NAMES = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
-#: Channels of a head in Gemma 4's full layers where the file does not say. Source: transformers 5.24.
+#: Default head dimension of Gemma 4's layers with full attention. Source: transformers 5.24.
 GEMMA4_GLOBAL_DIM = 512
 
 
 def layers_of(fields: Fields, roles: Sequence[Role]) -> list[LayerGroup]:
-    """One group of one layer for each layer with entries of its own, in their order. Raises `ModelError`."""
+    """One group of one layer for each layer that stores its own entries, in order. Raises `ModelError`."""
     own = [(index, role) for index, role in enumerate(roles) if role not in ("state", "none")]
     if not own:
         return []
@@ -56,15 +56,14 @@ def _check_length(fields: Fields, names: Sequence[str], num_layers: int) -> None
     listed = fields.items(*names, or_number=True)
     if listed is not None and len(listed) < num_layers:
         raise ModelError(
-            f"The config has {num_layers:,} layers, but {names[0]} names the heads of {len(listed):,} only; name all "
-            "of them.",
+            f"The config has {num_layers:,} layers, but {names[0]} has only {len(listed):,} items; add the others.",
             code="bad_config",
             field=names[0],
         )
 
 
 def _is_without_heads(fields: Fields, index: int) -> bool:
-    """Whether a list of KV heads by layer has none for this one."""
+    """Whether the config lists 0 KV heads for this layer."""
     listed = fields.items(*KV_HEAD_NAMES, or_number=True)
     return listed is not None and index < len(listed) and listed[index] == 0
 
@@ -87,7 +86,7 @@ def is_shared(fields: Fields) -> bool:
 
 
 def query_heads_of(fields: Fields, index: int = 0) -> int:
-    """Query heads of a layer. Raises `ModelError` where the config has none."""
+    """Query heads of a layer. Raises `ModelError` if the config has none."""
     listed = fields.items(*HEAD_NAMES, or_number=True)
     if listed:
         return whole(listed[index], "num_query_heads")
@@ -95,7 +94,7 @@ def query_heads_of(fields: Fields, index: int = 0) -> int:
 
 
 def _kv_heads(fields: Fields, index: int, query_heads: int) -> int:
-    """KV heads of a layer; where the config says nothing, as many as query heads."""
+    """KV heads of a layer. By default, as many as query heads."""
     if "multi_query" in fields and not fields.flag("new_decoder_architecture"):
         return 1 if fields.flag("multi_query") else query_heads
     if fields.flag("multi_query_attention"):
@@ -114,7 +113,7 @@ def _kv_heads(fields: Fields, index: int, query_heads: int) -> int:
 
 
 def head_dim_of(fields: Fields, query_heads: int) -> int:
-    """Channels of a head: as the config says, else hidden size over heads. Raises `ModelError`."""
+    """The head dimension: as in the config, else hidden size ÷ query heads. Raises `ModelError`."""
     given = fields.number(*HEAD_DIM_NAMES)
     if given:
         return given
@@ -123,8 +122,8 @@ def head_dim_of(fields: Fields, query_heads: int) -> int:
         raise missing(("head_dim", *HIDDEN_NAMES))
     if hidden % query_heads:
         raise ModelError(
-            f"The config has no head_dim, and its hidden size {hidden:,} is no multiple of its {query_heads:,} heads; "
-            "add head_dim.",
+            f"The config has no head_dim, and its hidden size {hidden:,} is not a multiple of its {query_heads:,} "
+            "heads; add head_dim.",
             code="bad_config",
             field="head_dim",
         )
@@ -165,7 +164,7 @@ def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
 
 
 def _latent(fields: Fields, query_heads: int, rank: int, window: int | None) -> LayerGroup:
-    """Latent attention: one latent and one rotary part for all heads, which each head's K and V are made from."""
+    """Latent attention: one latent and one rotary part per token, from which all heads compute their K and V."""
     rotary = fields.need("qk_rope_head_dim")
     plain = fields.number("qk_nope_head_dim")
     value = fields.number("v_head_dim")
@@ -182,10 +181,10 @@ def _latent(fields: Fields, query_heads: int, rank: int, window: int | None) -> 
 
 
 def _by_blocks(fields: Fields, blocks: Sequence[object], num_layers: int) -> list[LayerGroup]:
-    """Configs that describe every block by itself (Nemotron NAS): some without attention, each with its own heads."""
+    """Configs that describe each block separately (Nemotron NAS): some without attention, each with its own heads."""
     if len(blocks) < num_layers:
         raise ModelError(
-            f"The config has {num_layers:,} layers, but describes {len(blocks):,} blocks only; describe all of them.",
+            f"The config has {num_layers:,} layers, but describes only {len(blocks):,} blocks; add the others.",
             code="bad_config",
             field="block_configs",
         )
@@ -215,7 +214,7 @@ def _by_blocks(fields: Fields, blocks: Sequence[object], num_layers: int) -> lis
 
 
 def state_of(fields: Fields, num_layers: int) -> FixedState | None:
-    """The fixed state of `num_layers` layers, or None if the config does not give its size. Raises `ModelError`."""
+    """The fixed state of `num_layers` layers; None if the config doesn't give its size. Raises `ModelError`."""
     for find in (_delta_net, _kimi, _mamba2, _mamba, _short_convolution, _lightning):
         found = find(fields)
         if found is not None:
