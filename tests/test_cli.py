@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -23,7 +24,7 @@ import kvviz
 from kvviz.bench import decode, lanes, serving
 from kvviz.commands import doctor, serve
 from kvviz.commands import main as cli
-from kvviz.commands.terminal import LoadingLine, print_error
+from kvviz.commands.terminal import LoadingLine, print_error, remember_interrupts
 from kvviz.errors import ConfigError, RecordingError
 from kvviz.sources.loader import LoadStatus
 from kvviz.web import app as server
@@ -353,6 +354,19 @@ def test_interrupted_loading_is_quiet(model_directory: Path, tmp_path: Path) -> 
     assert process.wait(60) == 130
     assert "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_that_a_library_discards_is_raised_again() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    remember_interrupts()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with LoadingLine() as line, pytest.raises(KeyboardInterrupt):
+            line.update("loading", None, "Loading the model")
+    finally:
+        remember_interrupts()
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.weights

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -182,13 +181,16 @@ def test_a_noisy_clock_gives_a_shared_secret_away_and_leaves_chance_of_a_salted_
 
 
 def test_a_hit_is_faster_on_the_default_model(observed: InstrumentedModel, default_model: LoadedModel) -> None:
-    """A short run by the real clock: no statistics, but a hit takes less than half of a miss."""
+    """A short run by the real clock: the fastest hit takes less than half of the fastest miss.
+
+    A busy machine makes single steps slower, never faster: minima stay comparable.
+    """
     assert default_model.tokenizer is not None
     played = open_timing_attack(observed, default_model.tokenizer, ModelRun, shared=True, num_probes=4)
     played.model_run.capture = False
     played.run()
     result = played.result()
-    assert statistics.median(result.right_us) < statistics.median(result.wrong_us) / 2
+    assert min(result.right_us) < min(result.wrong_us) / 2
 
 
 def pooled(observed: InstrumentedModel, model: LoadedModel, *, shared: bool) -> float:

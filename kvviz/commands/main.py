@@ -22,7 +22,7 @@ from kvviz.commands.record import record
 from kvviz.commands.replay import replay
 from kvviz.commands.serve import serve
 from kvviz.commands.simulate import simulate
-from kvviz.commands.terminal import EXIT_INTERRUPTED, EXIT_USER_ERROR, print_error
+from kvviz.commands.terminal import EXIT_INTERRUPTED, EXIT_USER_ERROR, print_error, remember_interrupts
 from kvviz.errors import KvvizError
 from kvviz.version import __version__
 
@@ -68,6 +68,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without a sign shows another, not a traceback
+    remember_interrupts()
     try:
         app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
     except KvvizError as error:

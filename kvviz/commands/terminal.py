@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+import signal
+import threading
+from types import FrameType, TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -10,6 +12,28 @@ from rich.text import Text
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+
+
+_interrupted = threading.Event()
+
+
+def remember_interrupts() -> None:
+    """Let `LoadingLine` raise a Ctrl-C again that a library discarded.
+
+    Python ignores a KeyboardInterrupt in a finalizer or a callback, and imports are full of both.
+    """
+    _interrupted.clear()
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+def _check_interrupt() -> None:
+    if _interrupted.is_set() and threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
 
 
 def stderr() -> Console:
@@ -44,6 +68,7 @@ class LoadingLine:
 
     def update(self, state: str, fraction: float | None, message: str) -> None:
         """Show `message`, and `fraction` (0-1, None: unknown) as a bar."""
+        _check_interrupt()
         if not self._console.is_terminal:
             if message and message != self._last:
                 self._console.print(message, soft_wrap=True, markup=False)
@@ -54,6 +79,7 @@ class LoadingLine:
 
     def count(self, what: str, done: int, total: int) -> None:
         """Show how many of `total` are `done`, as a bar; nothing without a terminal."""
+        _check_interrupt()
         if self._console.is_terminal:
             self._show(f"{done:,} of {total:,} {what}", min(done, total), total, is_new=what != self._counted)
             self._counted = what
