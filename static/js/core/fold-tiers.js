@@ -12,11 +12,11 @@ export const tierCases = {
     const request = requestOf(world, event.request_id);
     const parent = world.requests.get(event.parent_id);
     if (!request) return;
-    if (!parent) return contradiction(world, `request ${request.letter} forks off request ${event.parent_id}, which is not known`);
+    if (!parent) return contradiction(world, `request ${request.letter} is a fork of the unknown request ${event.parent_id}`);
     expect(world, request.state === 'waiting', () => `request ${request.letter} forked while ${request.state}`);
     const table = event.block_ids.map((block) => block ?? -1);
-    expect(world, table.every((block, index) => parent.table[index] === block), () => `request ${request.letter} shares blocks that ${parent.letter} does not hold`);
-    expect(world, event.num_computed <= parent.numComputed, () => `request ${request.letter} has more computed than ${parent.letter}`);
+    expect(world, table.every((block, index) => parent.table[index] === block), () => `request ${request.letter} shares blocks that ${parent.letter} doesn’t hold`);
+    expect(world, event.num_computed <= parent.numComputed, () => `request ${request.letter} has more computed tokens than ${parent.letter}`);
     for (const block of table) if (block >= 0 && isBlock(world, block)) world.refCount[block]++;
     request.state = 'running';
     request.table = table;
@@ -37,7 +37,7 @@ export const tierCases = {
     const { reason } = event;
     expect(world, request.state === 'running', () => `request ${request.letter} was preempted while ${request.state}`);
     expect(world, reason.num_lost_tokens === request.numComputed, () => `request ${request.letter} loses ${reason.num_lost_tokens} tokens but has ${request.numComputed} computed`);
-    expect(world, reason.num_free === world.free.length, () => `${reason.num_free} blocks are said to be free, but ${world.free.length} are`);
+    expect(world, reason.num_free === world.free.length, () => `the event counts ${reason.num_free} free blocks, but ${world.free.length} are free`);
     request.state = reason.code === 'swap' ? 'swapped' : 'preempted';
     request.numPreemptions++;
     if (request.state === 'preempted') {
@@ -49,8 +49,8 @@ export const tierCases = {
   blocks_swapped_out(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped out while it is ${request.state}`);
-    expect(world, sameLength(event), () => 'a swap out has lists of different lengths');
+    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped out while ${request.state}`);
+    expect(world, sameLength(event), () => 'the lists of a swap out have different lengths');
     event.host_ids.forEach((hostId, i) => {
       const block = event.block_ids[i];
       if (!isBlock(world, block)) return;
@@ -62,15 +62,15 @@ export const tierCases = {
   blocks_swapped_in(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped in while it is ${request.state}`);
-    expect(world, sameLength(event), () => 'a swap in has lists of different lengths');
+    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped in while ${request.state}`);
+    expect(world, sameLength(event), () => 'the lists of a swap in have different lengths');
     event.host_ids.forEach((hostId, i) => {
       const block = event.block_ids[i];
       if (!isBlock(world, block)) return;
       checkTable(world, request, event.logical_indices[i], block, 'swapped in');
       const held = takeFromHost(world, hostId);
       if (!held) return;
-      expect(world, held.requestId === request.id, () => `host block ${hostId} is not of request ${request.letter}`);
+      expect(world, held.requestId === request.id, () => `host block ${hostId} doesn’t belong to request ${request.letter}`);
       putEntries(world, block, held.entries);
     });
     request.state = 'running';
@@ -91,7 +91,7 @@ export const tierCases = {
   block_offloaded(world, event) {
     const block = event.block_id;
     if (!isBlock(world, block)) return;
-    expect(world, world.hash[block] === event.hash, () => `block ${block} was offloaded under a hash it does not hold`);
+    expect(world, world.hash[block] === event.hash, () => `block ${block} was offloaded under a different hash`);
     putInHost(world, event.host_id, { hash: event.hash, requestId: null, entries: takeEntries(world, block) });
   },
 
@@ -138,19 +138,19 @@ function putEntries(world, block, entries) {
 
 /** @param {World} world @param {number} hostId @param {HostBlock} block */
 function putInHost(world, hostId, block) {
-  expect(world, !world.host.has(hostId), () => `host block ${hostId} is in use already`);
+  expect(world, !world.host.has(hostId), () => `host block ${hostId} is already in use`);
   world.host.set(hostId, block);
 }
 
 /** @param {World} world @param {number} hostId @returns {HostBlock|null} */
 function takeFromHost(world, hostId) {
   const block = world.host.get(hostId) ?? null;
-  expect(world, block !== null, () => `host block ${hostId} is not in use`);
+  expect(world, block !== null, () => `host block ${hostId} isn’t in use`);
   world.host.delete(hostId);
   return block;
 }
 
 /** @param {World} world @param {number} hostId @param {HostBlock} block @param {string} hash */
 function checkHost(world, hostId, block, hash) {
-  expect(world, block.hash === hash, () => `host block ${hostId} holds another prefix`);
+  expect(world, block.hash === hash, () => `host block ${hostId} holds a different prefix`);
 }

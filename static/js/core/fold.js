@@ -19,20 +19,20 @@ export function expect(world, condition, what) {
 export function requestOf(world, id) {
   const request = world.mutable(id);
   if (request) return request;
-  contradiction(world, `request ${id} is not known`);
+  contradiction(world, `request ${id} is unknown`);
   return null;
 }
 
 /** @param {World} world @param {number} block @returns {boolean} */
 export function isBlock(world, block) {
   if (Number.isInteger(block) && block >= 0 && block < world.numBlocks) return true;
-  contradiction(world, `block ${block} is not in a pool of ${world.numBlocks}`);
+  contradiction(world, `block ${block} is outside the pool of ${world.numBlocks} blocks`);
   return false;
 }
 
 /** @param {World} world @param {number} block @param {string} doing */
 export function checkHead(world, block, doing) {
-  expect(world, world.free[0] === block, () => `block ${block} was ${doing} but the head of the free queue is ${world.free[0] ?? 'nobody'}`);
+  expect(world, world.free[0] === block, () => `block ${block} was ${doing} but ${world.free.length ? `block ${world.free[0]} is at the head of the free queue` : 'the free queue is empty'}`);
 }
 
 /** @param {World} world @param {number} block */
@@ -58,15 +58,15 @@ export function popHead(world, block, doing) {
  * @param {World} world @param {Request} request @param {number} index @param {number} block */
 export function putInTable(world, request, index, block) {
   if (!Number.isInteger(index) || index < 0 || index > world.numBlocks * world.blockSize) {
-    return contradiction(world, `block ${block} as logical block ${index} of request ${request.letter}`);
+    return contradiction(world, `block ${block} can’t be logical block ${index} of request ${request.letter}`);
   }
   while (request.table.length <= index) request.table.push(-1);
-  expect(world, request.table[index] < 0, () => `block ${block} as logical block ${index} of request ${request.letter}, which has block ${request.table[index]} there`);
+  expect(world, request.table[index] < 0, () => `block ${block} can’t be logical block ${index} of request ${request.letter}: that is block ${request.table[index]}`);
   request.table[index] = block;
   return undefined;
 }
 
 /** @param {World} world @param {Request} request @param {number} index @param {number} block @param {string} doing */
 export function checkTable(world, request, index, block, doing) {
-  expect(world, request.table[index] === block, () => `block ${block} was ${doing} as logical block ${index} of request ${request.letter}, whose table says ${request.table[index] ?? 'nothing'}`);
+  expect(world, request.table[index] === block, () => `block ${block} was ${doing} as logical block ${index} of request ${request.letter}, whose block table has ${request.table[index] ?? 'nothing'} there`);
 }

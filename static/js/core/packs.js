@@ -32,7 +32,7 @@ export function decodePack(buffer) {
   for (const { name, dtype, shape, offset } of meta.arrays ?? []) {
     const size = shape.reduce((product, n) => product * n, 1);
     const from = start + offset;
-    if (from + size * BYTES[dtype] > buffer.byteLength) throw new RangeError(`array ${name} is cut short`);
+    if (from + size * BYTES[dtype] > buffer.byteLength) throw new RangeError(`Array ${name} is incomplete.`);
     if (dtype === 'u8') arrays[name] = new Uint8Array(buffer, from, size);
     else if (dtype === 'f32') arrays[name] = from % 4 === 0 ? new Float32Array(buffer, from, size) : new Float32Array(buffer.slice(from, from + size * 4));
     else {

@@ -77,7 +77,7 @@ const cases = {
     const block = event.block_id;
     if (!isBlock(world, block)) return;
     checkHead(world, block, 'evicted');
-    if (world.hash[block] !== event.hash) contradiction(world, `block ${block} was evicted under a hash it does not hold`);
+    if (world.hash[block] !== event.hash) contradiction(world, `block ${block} was evicted under a different hash`);
     if (world.freeSince[block] !== event.reason.free_since_step) {
       contradiction(world, `block ${block} is free since step ${world.freeSince[block]}, not ${event.reason.free_since_step}`);
     }
@@ -98,16 +98,16 @@ const cases = {
     const block = event.block_id;
     if (!request || !isBlock(world, block)) return;
     checkTable(world, request, event.logical_index, block, 'cached');
-    if (world.hash[block] !== null) contradiction(world, `block ${block} is cached, but holds a prefix already`);
+    if (world.hash[block] !== null) contradiction(world, `block ${block} was cached but already holds a prefix`);
     world.setHash(block, event.hash);
   },
 
   step_scheduled(world, event) {
     for (const chunk of event.chunks) {
       const request = world.requests.get(chunk.request_id);
-      if (!request) contradiction(world, `request ${chunk.request_id} was scheduled but is not known`);
+      if (!request) contradiction(world, `request ${chunk.request_id} was scheduled but is unknown`);
       else if (chunk.start !== request.numComputed) {
-        contradiction(world, `request ${request.letter} computes from ${chunk.start} but has ${request.numComputed} computed`);
+        contradiction(world, `request ${request.letter} computes from position ${chunk.start} but has ${request.numComputed} computed tokens`);
       }
     }
   },
@@ -124,7 +124,7 @@ const cases = {
       const slot = slots[i];
       const block = request.table[Math.floor(position / size)] ?? -1;
       if (block < 0 || block * size + (position % size) !== slot) {
-        contradiction(world, `position ${position} of request ${request.letter} was written to slot ${slot}, which its block table does not give`);
+        contradiction(world, `position ${position} of request ${request.letter} was written to slot ${slot}, which isn’t the one in its block table`);
         if (!(slot >= 0 && slot < world.slotToken.length)) continue;
       }
       world.slotRequest[slot] = request.id;
@@ -134,7 +134,7 @@ const cases = {
     }
     if (positions.length > 0) {
       if (positions[0] !== request.numComputed) {
-        contradiction(world, `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed`);
+        contradiction(world, `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed tokens`);
       }
       request.numComputed = positions[positions.length - 1] + 1;
       request.numWritten += positions.length;
@@ -145,7 +145,7 @@ const cases = {
     const request = requestOf(world, event.request_id);
     if (!request) return;
     if (event.position !== request.tokens.length) {
-      contradiction(world, `request ${request.letter} sampled position ${event.position} but knows ${request.tokens.length} tokens`);
+      contradiction(world, `request ${request.letter} sampled position ${event.position} but has ${request.tokens.length} tokens`);
     }
     request.tokens.push(event.token_id);
     request.pieces.push(event.piece);
@@ -200,7 +200,7 @@ const cases = {
   prefix_cache_reset(world, event) {
     for (const block of event.block_ids) {
       if (!isBlock(world, block)) continue;
-      if (world.hash[block] === null) contradiction(world, `block ${block} forgot a cached prefix but holds none`);
+      if (world.hash[block] === null) contradiction(world, `block ${block} lost its prefix but holds none`);
       world.setHash(block, null);
       if (world.refCount[block] === 0) world.blankBlock(block);
     }
@@ -221,7 +221,7 @@ function enterQueue(world, block, cached) {
   if (!isBlock(world, block)) return;
   if (world.refCount[block] !== 0) contradiction(world, `block ${block} entered the free queue with count ${world.refCount[block]}`);
   if ((world.hash[block] !== null) !== cached) {
-    contradiction(world, `block ${block} entered the free queue ${cached ? 'as cached' : 'as blank'}, which it is not`);
+    contradiction(world, `block ${block} entered the free queue ${cached ? 'as cached, but it is blank' : 'as blank, but it is cached'}`);
   }
   world.freeSince[block] = world.currentStep;
   if (!cached) world.blankBlock(block);
@@ -258,7 +258,7 @@ export function apply(world, record) {
   try {
     fold(world, event);
   } catch (error) {
-    contradiction(world, `${event.type} cannot be read (${error instanceof Error ? error.message : error})`);
+    contradiction(world, `${event.type} can’t be read (${error instanceof Error ? error.message : error})`);
   }
 }
 

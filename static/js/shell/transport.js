@@ -185,7 +185,7 @@ export class Transport {
       while (log.lastSeq < hello.head_seq) {
         const records = await answer;
         if (this.waiting !== waiting) return;
-        if (records.length === 0) throw new Error('no records');
+        if (records.length === 0) throw new Error('The server sent no records.');
         const last = records[records.length - 1][0];
         if (last < hello.head_seq) {
           answer = ask(last);

@@ -1,9 +1,9 @@
 /** Texts of the calculator page. `{name}` is a placeholder. */
 
 export const calculatorTexts = {
-  gone: 'The server can’t be reached. These are its last figures. Start it again, and this page continues by itself.',
-  goneFirst: 'The server can’t be reached. Start it again, and this page continues by itself.',
-  old: 'The figures below are from before this change.',
+  gone: 'The server can’t be reached. These are its last figures. Start it again, and this page reconnects.',
+  goneFirst: 'The server can’t be reached. Start it again, and this page reconnects.',
+  old: 'The figures below don’t include this change.',
   useDefault: '{name}: use {value}',
   spoken: '{name}: {bytes}, {exact}, for {tokens} tokens × {batch}.',
   spokenFits: '{n} sequences fit.',
@@ -50,7 +50,7 @@ export const calculatorTexts = {
   head: {
     layers: '{kind} · {layers} layers', someLayers: '{kind} · {cached} of {layers} layers have a cache',
     total: 'Cache in {dtype}: {tokens} tokens × {batch}', totalOne: 'Cache in {dtype}: {tokens} tokens', token: 'One more token', marginal: 'windows full: {bytes}',
-    fit: 'Fits on {card}', fitMany: 'Fits on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens together', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', beyond: 'model limit: {n}', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
+    fit: 'Fits on {card}', fitMany: 'Fits on {gpus} × {card}', sequences: '{n} sequences', sequence: '{n} sequence', tokens: '{n} tokens in total', longest: 'longest context of {batch}: {n}', longestOne: 'longest context: {n}', beyond: 'model limit: {n}', unbounded: 'any context', gib: 'GiB: 2³⁰ bytes, GB: 10⁹',
     withoutPrefix: '{n} without sharing the prefix', speed: 'At most, bound by memory reads', perSecond: '{n} tokens/s', cost: 'from {cost} per million tokens', noPrice: 'no price known', bound: 'weights and cache, read once per step',
   },
   notes: {
@@ -100,7 +100,7 @@ export const calculatorTexts = {
   mistakes: {
     title: 'Common mistakes', lead: 'Other calculators and articles have published figures with these mistakes. Here they are for your inputs.', columns: ['Mistake', 'Result', 'Correct', 'Error'],
     names: {
-      heads: 'Query heads instead of KV heads', window: 'Windows ignored', layers: 'All {all} layers counted, but only {cached} have a cache', block: '{dtype}: bytes of a 32-value block used as bytes per value', split: 'Heads split across {gpus} GPUs beyond one each: bytes of one GPU', unit: 'GiB written as GB',
+      heads: 'Query heads instead of KV heads', window: 'Windows ignored', layers: 'All {all} layers counted, but only {cached} have a cache', block: '{dtype}: bytes of a 32-value block used as bytes per value', split: 'KV heads split across {gpus} GPUs without copies: bytes of one GPU', unit: 'GiB written as GB',
     },
     tooMuch: '{n} × too much', tooLittle: '{n} × too little', unitWrong: '{n} “GB”', unitOff: '1.07 × too little',
   },

@@ -111,7 +111,7 @@ export const captions = {
     long: 'No layer can read positions below {start} any more: {blocks} left every [window] and are released.',
   },
   reset: { short: 'The prefix cache is cleared: {n} blocks lose their prefixes.', long: 'The prefix cache is cleared: {n} blocks lose their prefixes but keep their places in the [free queue].' },
-  added: { short: 'Request {request} waits with {count} tokens.', long: 'Request {request} has joined: {count} tokens wait for [prefill].' },
+  added: { short: 'Request {request} waits with {count} tokens.', long: 'Request {request} has joined. Its {count} tokens wait for [prefill].' },
   measured: {
     short: 'First token after {hit}; without the hit, {miss} (measured).',
     long: 'The first token of {request} took {hit}. With a fresh [salt], the same {count} tokens had no hit and took {miss}, measured in a separate pool on this machine.',

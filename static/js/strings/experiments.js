@@ -4,7 +4,7 @@ export const experiments = {
   units: { ms: '{n} ms', s: '{n} s', us: '{n} µs', perSecond: '{n}/s' },
 
   bandwidth: {
-    title: 'How fast can it generate tokens?',
+    title: 'How fast can a model generate tokens?',
     lead: 'To generate one token, a step reads all weights once and every cached entry of every sequence. Memory bandwidth limits how often it can do that.',
     card: 'GPU',
     here: 'This machine, measured',
@@ -67,7 +67,7 @@ export const experiments = {
 
   timing: {
     title: 'Who can see my cache?',
-    lead: 'Tenant A sends a private prompt. Tenant B guesses it, sends the guess, and watches only the time to first token: a cached prompt answers sooner.',
+    lead: 'Tenant A sends a private prompt. Tenant B guesses it, sends the guess, and watches only the time to first token: for a cached prompt, it’s shorter.',
     regime: 'The tenants',
     shared: 'share one prefix cache',
     isolated: 'each have a salt',
@@ -78,7 +78,7 @@ export const experiments = {
     empty: 'No guess has been timed yet.',
     emptyLong: 'Forty guesses take about a minute. Run the attack once with a shared cache and once with a salt per tenant.',
     learning: 'B sends its own prompts first, to learn how long a miss and a hit take.',
-    thresholdNote: 'B sets its threshold three quarters of the way from its median hit to its fastest miss, from its last five own prompts.',
+    thresholdNote: 'B sets its threshold from its last five own prompts, three quarters of the way from the median hit to the fastest miss.',
     accuracy: 'of {n} guesses classified correctly',
     chance: 'chance is 50 %',
     titleShared: 'One shared prefix cache',
@@ -109,7 +109,7 @@ export const experiments = {
       'Salts. vLLM accepts a cache_salt per request and adds it to the hash of the first block, so only requests with the same salt can hit each other’s blocks. TensorRT-LLM has a similar option. This engine does the same, as the second run shows. The cost: a system prompt that all tenants share is computed and stored once per tenant.',
       'Isolated customers. Hosted APIs that cache prompts now document that a cache belongs to one organization or project. An audit published in 2025 (Gu et al., ICML) timed such services from outside, found seven that shared caches between all customers, and led several to change that. Users within one organization can still observe each other.',
       'Blurred times. A provider can delay hits, or make every hit as slow as a miss. Random delay only makes each probe less certain. Hiding the difference completely gives up the speed that the cache provides.',
-      'Limits of the attack. B must guess the whole start of a prompt, up to a full block, and probe before it’s evicted. A wrong guess is cached too, so B can test it only once while it stays cached. Short lists of likely secrets leak this way; free text doesn’t.',
+      'Limits of the attack. B must guess the whole start of a prompt, up to a full block, and probe before the block is evicted. A wrong guess is cached too, so B can test it only once while it stays cached. Short lists of likely secrets leak this way; free text doesn’t.',
     ],
     table: 'Probes: what the attacker saw and concluded, and the truth',
     columns: ['Probe', 'Prompt', 'Time to first token', 'B concluded', 'Truth', 'Cached tokens hit'],

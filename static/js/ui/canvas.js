@@ -39,7 +39,7 @@ export class CanvasStack {
       canvas.setAttribute('aria-hidden', 'true');
       root.append(canvas);
       const context = canvas.getContext('2d');
-      if (!context) throw new Error('expected a 2d canvas, the browser gave none');
+      if (!context) throw new Error('The browser has no 2D canvas.');
       this.contexts.set(name, context);
       return canvas;
     });
@@ -48,7 +48,7 @@ export class CanvasStack {
   /** @param {string} name @returns {CanvasRenderingContext2D} scaled to CSS pixels */
   context(name) {
     const context = this.contexts.get(name);
-    if (!context) throw new Error(`no canvas named ${name}`);
+    if (!context) throw new Error(`There is no canvas named ${name}.`);
     return context;
   }
 

@@ -75,7 +75,7 @@ export function setAttribute(element, name, value) {
 /** @param {string} id @returns {HTMLElement} */
 export function byId(id) {
   const element = document.getElementById(id);
-  if (!element) throw new Error(`the page has no element #${id}`);
+  if (!element) throw new Error(`The page has no element #${id}.`);
   return element;
 }
 

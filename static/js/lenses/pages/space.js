@@ -147,7 +147,7 @@ export function layoutChain(area, count, small, from = 0) {
       return { width: w, height: h, gap, perLine, shown: Math.min(count, perLine * Math.max(1, lines)), level };
     }
   }
-  throw new Error('a chain has at least one level');
+  throw new Error('A chain needs at least one level.');
 }
 
 /** @param {Box} area @param {ReturnType<typeof layoutChain>} chain @param {number} index of the shown tiles @returns {Box} */
