@@ -158,18 +158,18 @@ def serve(
     default model. Options are the fields of `kvviz.web.app.ServerConfig`, such as `host`, `port`, `root_path` and
     `open_browser`. Raises `ConfigError` if the address is unavailable.
     """
-    from kvviz.web.app import ServerConfig, run
+    from kvviz.web.app import ServerConfig, serve_app
 
     if model is None or isinstance(model, str):
-        run(ServerConfig(model=model, **options), on_url=print)
+        serve_app(ServerConfig(model=model, **options), on_url=print)
         return
     from kvviz.model.loading import from_objects
-    from kvviz.sources.opening import open_loaded
+    from kvviz.sources.run_factory import open_loaded
 
     config = ServerConfig(**options)
     loaded = from_objects(model, tokenizer)
     frame_bytes, max_pool_bytes = config.limits.frame_bytes, config.limits.max_pool_bytes
-    run(
+    serve_app(
         config,
         lambda progress: open_loaded(loaded, frame_bytes=frame_bytes, max_pool_bytes=max_pool_bytes),
         on_url=print,

@@ -434,7 +434,7 @@ class Sharing:
             case "free":
                 self.tables.release(self.requests[["original", "fork"].index(step["which"])], "finished")
             case "swap_out":
-                assert self.host.has_room(1)
+                assert self.host.has_capacity(1)
                 self.tables.swap_out(self.requests[0])
             case "swap_in":
                 self.tables.swap_in(self.requests[0])

@@ -40,7 +40,7 @@ import json, os, signal, sys, threading, time, urllib.request
 began = time.monotonic()
 from kvviz.commands import main as cli
 from kvviz.web import app as server
-real = server.run
+real = server.serve_app
 def run(config, **options):
     def look(url):
         def ask():
@@ -53,7 +53,7 @@ def run(config, **options):
             os.kill(os.getpid(), signal.SIGINT)
         threading.Thread(target=ask).start()
     real(config, on_url=look)
-server.run = run
+server.serve_app = run
 sys.argv = ["kvviz", "replay", sys.argv[1], "--no-open"]
 cli.main()
 """
@@ -85,7 +85,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
         options["on_model_status"](LoadStatus("loading", 0.5, "Loading [b]Tiny"))
         options["on_model_status"](LoadStatus("ready", 1.0, "The model is ready."))
 
-    monkeypatch.setattr(server, "run", fake_run)
+    monkeypatch.setattr(server, "serve_app", fake_run)
     return configs
 
 
@@ -466,7 +466,7 @@ def test_library_errors_are_those_of_kvviz(tmp_path: Path) -> None:
 
 def test_library_serves_a_loaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[ServerConfig, Any]] = []
-    monkeypatch.setattr(server, "run", lambda config, load=None, **options: started.append((config, load)))
+    monkeypatch.setattr(server, "serve_app", lambda config, load=None, **options: started.append((config, load)))
     kvviz.serve(small_model("llama"), words_tokenizer(), port=9002)
     kvviz.serve("owner/name")
     (config, load), (other, default_load) = started

@@ -15,7 +15,7 @@ from kvviz.commands.main import main
 from kvviz.log.recording import Recording
 from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
-from kvviz.sources.opening import load_model
+from kvviz.sources.run_factory import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for

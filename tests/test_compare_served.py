@@ -15,7 +15,7 @@ from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
-from kvviz.sources.opening import open_loaded
+from kvviz.sources.run_factory import open_loaded
 from kvviz.web.app import ServerConfig
 from tests.support.compared import LANES, compared, loaded
 from tests.support.running import Running, Socket, running

@@ -18,6 +18,7 @@ from tests.support.small_models import (
     OLD_SIZES,
     WINDOW,
     PagedRun,
+    fill_block,
     greedy_ids,
     plain_logits,
     prompt_ids,
@@ -131,7 +132,7 @@ def test_the_pool_is_the_only_store(kind: str) -> None:
                     block_id, offset = divmod(request.slots(20, 21)[0], 4)
                     run.runner.cache.keys[layer][block_id, 0, offset, 0] += 3.0
                 elif touch == "free":
-                    run.runner.cache.fill_block(next(iter(run.engine.pool.free)), float("nan"))
+                    fill_block(run.runner.cache, next(iter(run.engine.pool.free)))
                 run.engine.step()
                 assert run.runner.logits is not None
                 results.append(run.runner.logits.clone())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kvviz.model.loading import from_objects
-from kvviz.sources.opening import open_loaded
+from kvviz.sources.run_factory import open_loaded
 from kvviz.web.app import ServerConfig
 from tests.support.accessibility import LOOKS, faults_of
 from tests.support.browser import Watched

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.errors import ConfigError
-from kvviz.model.forgetting import POLICIES, LayerView, Policy
+from kvviz.model.forgetting import POLICIES, ForgettingPolicy, LayerView
 
 CASES = {
     case["id"]: case
@@ -27,7 +27,7 @@ Rows = list[list[float]]
 class Layer:
     """One layer of one request, from step to step: it forgets as the policy says, and checks what a cache relies on."""
 
-    def __init__(self, policy: Policy, num_heads: int, prompt_length: int, num_query_heads: int = 0) -> None:
+    def __init__(self, policy: ForgettingPolicy, num_heads: int, prompt_length: int, num_query_heads: int = 0) -> None:
         self.policy = policy
         self.prompt_length = prompt_length
         self.num_query_heads = num_query_heads or num_heads
@@ -217,7 +217,7 @@ def test_snapkv_waits_for_the_end_of_the_prompt() -> None:
     assert layer.positions == [list(range(6))]
 
 
-def _kept(policy: Policy, length: int, seed: int = 0) -> list[int]:
+def _kept(policy: ForgettingPolicy, length: int, seed: int = 0) -> list[int]:
     """What is left of a prompt of that length, computed in one step."""
     layer = Layer(policy, 1, length)
     layer.step(length, [torch.rand(length, generator=torch.Generator().manual_seed(seed)).tolist()])

@@ -16,10 +16,10 @@ from kvviz.log.frames import (
     Norms,
     StepFrame,
     bin_columns,
-    decode_pack,
     encode_pack,
     quantise_rows,
 )
+from tests.support.packs import decode_pack
 
 CHANCE = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from kvviz.api import compare_loaded
 from kvviz.sessions.limits import Limits
-from kvviz.sources.opening import open_loaded
+from kvviz.sources.run_factory import open_loaded
 from kvviz.web.app import ServerConfig
 from tests.support.compared import LANES, compared, loaded
 from tests.support.running import Running, running

@@ -8,14 +8,14 @@ import httpx
 import numpy as np
 import pytest
 
-from kvviz.log.frames import decode_pack
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
 from kvviz.model.prompt import PromptRequest
-from kvviz.sources.controls import RunSettings
-from kvviz.sources.opening import open_loaded
+from kvviz.sources.run_factory import open_loaded
+from kvviz.sources.run_settings import RunSettings
 from kvviz.web.app import ServerConfig
 from tests.support.compared import PROMPT, loaded
+from tests.support.packs import decode_pack
 from tests.support.running import Running, Socket, running
 
 

@@ -18,12 +18,12 @@ from kvviz.log.recording import write_recording
 from kvviz.model.prompt import PromptRequest
 from kvviz.sessions.limits import Limits
 from kvviz.sessions.registry import LIVE_ID, Sessions
-from kvviz.sources.controls import AddRequest, Play, RunSettings, Start, Step, command_id, parse_command
+from kvviz.sources.controls import AddRequest, Play, Start, Step, command_id, parse_command
 from kvviz.sources.library import Library
 from kvviz.sources.live import LiveSource
 from kvviz.sources.loader import Loader, LoadStatus
-from kvviz.sources.opening import engine_config
 from kvviz.sources.recorded import RecordedLog, RecordedSource
+from kvviz.sources.run_settings import RunSettings, engine_config
 from kvviz.sources.turns import Turns
 from kvviz.sources.worker import NICENESS, Worker
 from kvviz.web.app import ServerConfig
@@ -72,7 +72,7 @@ def test_a_worker_does_jobs_in_order_and_lets_others_in() -> None:
         begun.set()
         gate.wait(5)
         order.append("first half")
-        worker.let_in()
+        worker.run_interposed()
         order.append("second half")
 
     worker.start()

@@ -18,7 +18,7 @@ from kvviz.errors import TraceError
 from kvviz.traces import batches as batching
 from kvviz.traces import caches, optimum
 from kvviz.traces.batches import Batch, Numbering, batches_of
-from kvviz.traces.lines import Request
+from kvviz.traces.lines import TraceRequest
 from kvviz.traces.results import MAX_POINTS
 from kvviz.traces.simulation import POLICIES, simulate, sweep, sweep_lru
 from kvviz.traces.trace import StoredTrace
@@ -36,7 +36,7 @@ class Made:
     block_size: int = BLOCK
 
     def __iter__(self) -> Iterator[Batch]:
-        made = (Request(float(i), length, 1, array("Q", ids)) for i, (ids, length) in enumerate(self.requests))
+        made = (TraceRequest(float(i), length, 1, array("Q", ids)) for i, (ids, length) in enumerate(self.requests))
         yield from batches_of(made, Numbering())
 
 
@@ -258,14 +258,14 @@ class Long:
     def __init__(self, num_blocks: int, times: int) -> None:
         self.num_blocks, self.times = num_blocks, times
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[TraceRequest]:
         chance = random.Random(3)
         for _ in range(self.times):
             order = list(range(0, self.num_blocks, 32))
             chance.shuffle(order)
             for first in order:
                 ids = array("Q", (2**40 + block for block in range(first, first + 32)))
-                yield Request(0.0, 512, 1, ids)
+                yield TraceRequest(0.0, 512, 1, ids)
 
     def __iter__(self) -> Iterator[Batch]:
         return batches_of(self.requests(), Numbering())

@@ -23,7 +23,7 @@ from kvviz.errors import ModelError, TraceError
 from kvviz.traces import lines
 from kvviz.traces.cache_size import blocks_in, size_bytes
 from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
-from kvviz.traces.lines import LineReader, Request
+from kvviz.traces.lines import LineReader, TraceRequest
 from kvviz.traces.trace import TraceFile
 from tests.support.slow_caches import slow_counts
 
@@ -343,7 +343,7 @@ def test_a_request_is_read_as_it_is_written() -> None:
 
     reader = LineReader()
     assert list(reader.read(io.BytesIO(line(timestamp=1.5).encode()), "here")) == [
-        Request(1.5, 1_500, 5, array("Q", [1, 2, 3]))
+        TraceRequest(1.5, 1_500, 5, array("Q", [1, 2, 3]))
     ]
     with pytest.raises(TraceError, match="here is empty"):
         list(LineReader().read(io.BytesIO(b""), "here"))

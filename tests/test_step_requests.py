@@ -13,11 +13,12 @@ import torch
 
 from kvviz.config import EngineConfig
 from kvviz.errors import MissingError
-from kvviz.log.frames import StepFrame, decode_pack
+from kvviz.log.frames import StepFrame
 from kvviz.log.recording import Recording, write_recording
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun
+from tests.support.packs import decode_pack
 from tests.support.small_models import WINDOW, prompt_ids, small_model
 
 PROMPTS = [prompt_ids(length, seed) for length, seed in ((11, 1), (26, 2), (5, 3))]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.generated import BENCH
-from kvviz.traces.lines import Request
+from kvviz.traces.lines import TraceRequest
 from kvviz.traces.simulation import simulate, sweep
 from kvviz.traces.trace import StoredTrace
 
@@ -44,7 +44,7 @@ class SimulateResult:
 class _Hashes:
     """The bench's requests as they come from a file; each reading numbers their blocks anew."""
 
-    requests: Sequence[Request]
+    requests: Sequence[TraceRequest]
     block_size: int = BENCH.block_size
 
     def __iter__(self) -> Iterator[Batch]:

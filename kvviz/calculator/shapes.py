@@ -166,7 +166,7 @@ def _layer(fields: Fields, index: int, role: Role) -> LayerGroup:
 def _latent(fields: Fields, query_heads: int, rank: int, window: int | None) -> LayerGroup:
     """Latent attention: one latent and one rotary part per token, from which all heads compute their K and V."""
     rotary = fields.need("qk_rope_head_dim")
-    plain = fields.number("qk_nope_head_dim")
+    unrotated = fields.number("qk_nope_head_dim")
     value = fields.number("v_head_dim")
     return LayerGroup(
         layers=1,
@@ -176,7 +176,7 @@ def _latent(fields: Fields, query_heads: int, rank: int, window: int | None) -> 
         v_dim=rotary,
         window=window,
         query_heads=query_heads,
-        uncompressed=(query_heads, plain + rotary, value) if plain and value else None,
+        uncompressed=(query_heads, unrotated + rotary, value) if unrotated and value else None,
     )
 
 
@@ -253,12 +253,12 @@ def _mamba2(fields: Fields) -> _Found:
     """Mamba-2 (also Falcon H1, Bamba, Granite 4, Zamba2, Nemotron-H): heads × dimension × state."""
     if fields.model_type == "zamba":  # heads of the first Mamba
         return None
-    is_plain = fields.model_type == "mamba2"
-    heads = fields.number("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(["num_heads"] if is_plain else []))
+    is_mamba2 = fields.model_type == "mamba2"
+    heads = fields.number("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(["num_heads"] if is_mamba2 else []))
     size = fields.number("mamba_d_state", "ssm_state_size", "state_size")
     if not (heads and size):
         return None
-    dim = fields.number("mamba_d_head", "mamba_head_dim", "mamba_headdim", *(["head_dim"] if is_plain else []))
+    dim = fields.number("mamba_d_head", "mamba_head_dim", "mamba_headdim", *(["head_dim"] if is_mamba2 else []))
     if dim is None:
         inner = (fields.number("mamba_expand", "expand") or 2) * fields.need("hidden_size", "d_model")
         dim = inner // heads

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kvviz.commands.options import BlockSize, json_option, number, whole
+from kvviz.commands.options import BlockSize, json_option, number_option, whole_option
 from kvviz.config import check_number
 
 if TYPE_CHECKING:
@@ -55,32 +55,32 @@ def calc(
     config: Annotated[
         str | None, typer.Option(metavar="FILE|MODEL", help="A config.json, - for standard input, or a model's id.")
     ] = None,
-    context: Annotated[int, whole("Tokens per sequence.")] = 8_192,
-    batch: Annotated[int, whole("Sequences at once.")] = 1,
+    context: Annotated[int, whole_option("Tokens per sequence.")] = 8_192,
+    batch: Annotated[int, whole_option("Sequences at once.")] = 1,
     dtype: Annotated[
         str, typer.Option(help="Dtype of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")
     ] = "bf16",
-    group_size: Annotated[int, whole("Values per scale in int8 and int4.")] = 32,
+    group_size: Annotated[int, whole_option("Values per scale in int8 and int4.")] = 32,
     block_size: BlockSize = 16,
-    prefix: Annotated[int, whole("Length of the prefix shared by all sequences.")] = 0,
+    prefix: Annotated[int, whole_option("Length of the prefix shared by all sequences.")] = 0,
     gpu: Annotated[
         str | None, typer.Option(metavar="GPU", help="A GPU from --list; also show what fits on it.")
     ] = None,
-    gpus: Annotated[int, whole("Number of GPUs.")] = 1,
-    memory: Annotated[float | None, number("Memory per GPU, instead of the listed value.", "GIB")] = None,
-    bandwidth: Annotated[float | None, number("Bandwidth per GPU, instead of the listed value.", "TB/S")] = None,
-    price: Annotated[float | None, number("Price per GPU and hour, instead of the listed value.", "USD")] = None,
-    utilisation: Annotated[float, number("Fraction of GPU memory to use.")] = 0.9,
+    gpus: Annotated[int, whole_option("Number of GPUs.")] = 1,
+    memory: Annotated[float | None, number_option("Memory per GPU, instead of the listed value.", "GIB")] = None,
+    bandwidth: Annotated[float | None, number_option("Bandwidth per GPU, instead of the listed value.", "TB/S")] = None,
+    price: Annotated[float | None, number_option("Price per GPU and hour, instead of the listed value.", "USD")] = None,
+    utilisation: Annotated[float, number_option("Fraction of GPU memory to use.")] = 0.9,
     weights_dtype: Annotated[str, typer.Option(help="Dtype of the weights; values as for --dtype.")] = "bf16",
-    overhead: Annotated[float, number("Memory per GPU reserved for other uses.", "GIB")] = 0.0,
-    host: Annotated[float, number("Host memory for offloaded caches; 0: 256.", "GIB")] = 0.0,
-    parameters: Annotated[int | None, whole("Number of parameters, if unknown.")] = None,
-    layers: Annotated[int | None, whole("Custom geometry: layers with a KV cache.")] = None,
-    kv_heads: Annotated[int | None, whole("Custom geometry: KV heads.")] = None,
-    head_dim: Annotated[int | None, whole("Custom geometry: head dimension.")] = None,
-    query_heads: Annotated[int | None, whole("Custom geometry: query heads.")] = None,
-    window: Annotated[int | None, whole("Custom geometry: window in tokens.")] = None,
-    windowed_layers: Annotated[int | None, whole("Custom geometry: layers with a window; default: all.")] = None,
+    overhead: Annotated[float, number_option("Memory per GPU reserved for other uses.", "GIB")] = 0.0,
+    host: Annotated[float, number_option("Host memory for offloaded caches; 0: 256.", "GIB")] = 0.0,
+    parameters: Annotated[int | None, whole_option("Number of parameters, if unknown.")] = None,
+    layers: Annotated[int | None, whole_option("Custom geometry: layers with a KV cache.")] = None,
+    kv_heads: Annotated[int | None, whole_option("Custom geometry: KV heads.")] = None,
+    head_dim: Annotated[int | None, whole_option("Custom geometry: head dimension.")] = None,
+    query_heads: Annotated[int | None, whole_option("Custom geometry: query heads.")] = None,
+    window: Annotated[int | None, whole_option("Custom geometry: window in tokens.")] = None,
+    windowed_layers: Annotated[int | None, whole_option("Custom geometry: layers with a window; default: all.")] = None,
     as_json: Annotated[bool, json_option("the result as one JSON object")] = False,
     list_models: Annotated[bool, typer.Option("--list", help="List models and GPUs, then exit.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ from kvviz.commands.options import (
     check_output,
     json_option,
     output_option,
-    whole,
+    whole_option,
 )
 from kvviz.commands.terminal import LoadingLine
 from kvviz.config import EngineConfig, check_range
@@ -72,7 +72,7 @@ def compare(
     dtype: Dtype = "float32",
     block_size: BlockSize = 16,
     num_blocks: NumBlocks = 128,
-    seed: Annotated[int, whole("Seed for the word of --needle.")] = 0,
+    seed: Annotated[int, whole_option("Seed for the word of --needle.")] = 0,
 ) -> None:
     """Run a prompt with several cache variants, and measure cost and quality of each."""
     if list_lanes:
@@ -124,15 +124,15 @@ def compare(
 
 
 def _print_lanes(*, as_json: bool) -> None:
-    from kvviz.comparison.lane import choices
+    from kvviz.comparison.lane import lane_choices
 
     if as_json:
-        typer.echo(json.dumps(choices()))
+        typer.echo(json.dumps(lane_choices()))
         return
     table = Table(box=None, pad_edge=False)
     for column in ("lane", "options", "description"):
         table.add_column(column)
-    for choice in choices():
+    for choice in lane_choices():
         options = ", ".join(f"{option['name']}={option['default']}" for option in choice["options"])
         table.add_row(choice["name"], options, escape(choice["about"]))
     Console().print(table)

@@ -67,10 +67,10 @@ def doctor() -> None:
     num_problems = 0
     for finding in examine():
         num_problems += finding.state == "problem"
-        told = Text(finding.found)
+        shown = Text(finding.found)
         if finding.advice:
-            told.append(f"\n{finding.advice}", style="bold")
-        table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), told)
+            shown.append(f"\n{finding.advice}", style="bold")
+        table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), shown)
     console = Console(highlight=False)
     console.print(table)
     if num_problems:

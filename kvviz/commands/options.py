@@ -35,11 +35,11 @@ def _port(text: str) -> int:
     return port
 
 
-def whole(help: str, *names: str) -> Any:
+def whole_option(help: str, *names: str) -> Any:
     return typer.Option(*names, parser=_whole_number, metavar="N", help=help)
 
 
-def number(help: str, metavar: str = "X") -> Any:
+def number_option(help: str, metavar: str = "X") -> Any:
     return typer.Option(parser=_number, metavar=metavar, help=help)
 
 
@@ -60,10 +60,10 @@ Model = Annotated[
     str | None, typer.Option(help="Hub id, directory with safetensors, or .gguf file; default: SmolLM2-135M-Instruct.")
 ]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
-MaxNewTokens = Annotated[int, whole("Maximum number of tokens to generate.")]
+MaxNewTokens = Annotated[int, whole_option("Maximum number of tokens to generate.")]
 NoTemplate = Annotated[bool, typer.Option("--no-template", help="Don't apply the chat template.")]
-BlockSize = Annotated[int, whole("Tokens per block.")]
-NumBlocks = Annotated[int, whole("Blocks in the pool.")]
+BlockSize = Annotated[int, whole_option("Tokens per block.")]
+NumBlocks = Annotated[int, whole_option("Blocks in the pool.")]
 RecordingFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .kvviz recording.", show_default=False)]
 
 

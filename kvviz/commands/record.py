@@ -16,8 +16,8 @@ from kvviz.commands.options import (
     NoTemplate,
     NumBlocks,
     check_output,
-    number,
-    whole,
+    number_option,
+    whole_option,
 )
 from kvviz.commands.terminal import LoadingLine
 
@@ -26,16 +26,16 @@ def record(
     prompt: Annotated[str, typer.Argument(help="The prompt.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("run.kvviz"),
     max_new_tokens: MaxNewTokens = 64,
-    temperature: Annotated[float, number("Sampling temperature; 0: always the most probable token.")] = 0.0,
-    top_k: Annotated[int, whole("Sample from this many top tokens; 0: all.")] = 0,
-    top_p: Annotated[float, number("Sample from top tokens with this total probability.")] = 1.0,
-    seed: Annotated[int, whole("Seed for sampling.")] = 0,
+    temperature: Annotated[float, number_option("Sampling temperature; 0: always the most probable token.")] = 0.0,
+    top_k: Annotated[int, whole_option("Sample from this many top tokens; 0: all.")] = 0,
+    top_p: Annotated[float, number_option("Sample from top tokens with this total probability.")] = 1.0,
+    seed: Annotated[int, whole_option("Seed for sampling.")] = 0,
     no_template: NoTemplate = False,
     model: Model = None,
     dtype: Dtype = "float32",
     block_size: BlockSize = 16,
     num_blocks: NumBlocks = 128,
-    prefill_chunk: Annotated[int, whole("Prompt tokens per step.")] = 64,
+    prefill_chunk: Annotated[int, whole_option("Prompt tokens per step.")] = 64,
 ) -> None:
     """Run a prompt and record all cache events to a file."""
     from kvviz.api import record_loaded

@@ -68,7 +68,7 @@ def run_server(config: ServerConfig) -> None:
         # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a
         # step took 3-4 times as long without this. Alone it costs a third, so `record` and `bench` go without.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from kvviz.web.app import run
+    from kvviz.web.app import serve_app
 
     console = stderr()
     line = LoadingLine(console)
@@ -85,4 +85,4 @@ def run_server(config: ServerConfig) -> None:
             line.update(status.state, status.progress, status.message)
 
     with line:
-        run(config, on_url=on_url, on_model_status=on_model_status)
+        serve_app(config, on_url=on_url, on_model_status=on_model_status)

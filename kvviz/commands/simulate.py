@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvviz.commands.options import json_option, number, whole
+from kvviz.commands.options import json_option, number_option, whole_option
 from kvviz.commands.terminal import EXIT_INTERRUPTED, LoadingLine, stderr
 from kvviz.errors import TraceError
 from kvviz.messages import shown
@@ -56,7 +56,7 @@ class Interrupt:
 
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A .jsonl or .jsonl.gz file, see docs/traces.md.", show_default=False)],
-    blocks: Annotated[int | None, whole("Cache size in blocks; 0: unlimited (default).")] = None,
+    blocks: Annotated[int | None, whole_option("Cache size in blocks; 0: unlimited (default).")] = None,
     sweep: Annotated[str | None, typer.Option(metavar="N,N,…", help="Simulate several cache sizes.")] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Cache size in memory for --model, such as 40GiB.")
@@ -64,9 +64,11 @@ def simulate(
     model: Annotated[str | None, typer.Option(help="A model from `kvviz calc --list`, for --memory.")] = None,
     dtype: Annotated[str, typer.Option(help="Cache dtype of that model.")] = "bf16",
     policy: Annotated[str, typer.Option(help="Eviction policy: lru, fifo, lfu, random or optimum.")] = "lru",
-    seed: Annotated[int, whole("Seed of the random policy.")] = 0,
-    block_size: Annotated[int, whole("Tokens per block, if the trace doesn't specify it.")] = 512,
-    prefill: Annotated[float, number("Prefill speed in tokens per second, to estimate the time saved.")] = 10_000.0,
+    seed: Annotated[int, whole_option("Seed of the random policy.")] = 0,
+    block_size: Annotated[int, whole_option("Tokens per block, if the trace doesn't specify it.")] = 512,
+    prefill: Annotated[
+        float, number_option("Prefill speed in tokens per second, to estimate the time saved.")
+    ] = 10_000.0,
     as_json: Annotated[bool, json_option("the results as JSON")] = False,
 ) -> None:
     """Simulate a prefix cache on a trace of requests, and count its hits."""

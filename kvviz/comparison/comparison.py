@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from kvviz.comparison.calibration import CalibratedModel
 from kvviz.comparison.entry_errors import entry_errors
-from kvviz.comparison.lane import Lane, choices
+from kvviz.comparison.lane import Lane, lane_choices
 from kvviz.comparison.needle import hide_needle
 from kvviz.config import EngineConfig
 from kvviz.engine.requests import Request
@@ -53,7 +53,7 @@ class _Track:
     has_parted: bool = False
     has_ended: bool = False
     branch_ended: bool = False
-    needle_told: bool = False
+    needle_reported: bool = False
     num_projections: int = 0
     num_hit_tokens: int = 0
     forward_us: int = 0
@@ -62,6 +62,10 @@ class _Track:
     kept_share: float = 1.0
     copied_before: int = 0
     sampled: TokenSampled | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        return self.branch_id is not None and not self.branch_ended
 
 
 class _LaneRun:
@@ -82,7 +86,7 @@ class _LaneRun:
 
     @property
     def writes(self) -> bool:
-        return any(track.branch_id is not None and not track.branch_ended for track in self.tracks.values())
+        return any(track.is_writing for track in self.tracks.values())
 
     def read_on(self, track: _Track, token_id: int) -> bool:
         """Let the lane come to the next position and take that token there; False when it cannot."""
@@ -96,7 +100,7 @@ class _LaneRun:
         return True
 
     def write_on(self, track: _Track) -> None:
-        if track.branch_id is not None and not track.branch_ended:
+        if track.branch_id is not None and track.is_writing:
             self.run.step(only=(track.branch_id,))
 
     def part(self, track: _Track, position: int) -> None:
@@ -207,7 +211,7 @@ class Comparison:
             self._lane_runs.append(_LaneRun(run, lane))
         self.runs = [lane_run.run for lane_run in self._lane_runs]
         self.script = None
-        self.live_header = {"lane_choices": choices()}
+        self.live_header = {"lane_choices": lane_choices()}
         self._reference = self._lane_runs[0]
         self._seed = config.seed
 
@@ -340,7 +344,7 @@ class Comparison:
             for lane_run in self._lane_runs[1:]:
                 for track in lane_run.tracks.values():
                     lane_run.write_on(track)
-        self._tell_needles()
+        self._report_needles()
         return True
 
     def run(self) -> None:
@@ -455,16 +459,16 @@ class Comparison:
         running = lane_run.run.engine.scheduler.running
         return next((request for request in running if request.request_id == request_id), None)
 
-    def _tell_needles(self) -> None:
+    def _report_needles(self) -> None:
         """Of lanes whose own text has ended: whether the hidden word is in it."""
         for reference_id, reference in self._reference.tracks.items():
             if reference.needle is None or not reference.has_ended:
                 continue
             for index, lane_run in enumerate(self._lane_runs):
                 track = lane_run.tracks[reference_id]
-                if track.needle_told or not track.has_ended or (track.branch_id is not None and not track.branch_ended):
+                if track.needle_reported or not track.has_ended or track.is_writing:
                     continue
-                track.needle_told = True
+                track.needle_reported = True
                 answer = "".join(
                     piece.text for _, (_, piece) in sorted(track.free_pieces.items()) if piece.kind != "special"
                 ).strip()

@@ -39,7 +39,7 @@ def entry_errors(reference: ModelRun, one: Request, run: ModelRun, other: Reques
                 continue
             wanted = reference.runner.cache.entries(name, layer.index, ours).double()  # [T, h, d]
             got = _as_many(run.runner.cache.entries(name, layer.index, theirs).double(), wanted.shape[1])
-            mask = forgetting_mask.kept(other.request_id, layer.index) if forgetting_mask else None
+            mask = forgetting_mask.kept_mask(other.request_id, layer.index) if forgetting_mask else None
             weight = torch.ones(wanted.shape[:2], dtype=torch.double)
             if mask is not None:
                 weight = _as_many(mask[:, positions].T.double()[..., None], wanted.shape[1])[..., 0]

@@ -14,7 +14,7 @@ from kvviz.messages import shown
 from kvviz.model.choices import Choice
 from kvviz.model.codecs import CODECS, Calibrated, Codec
 from kvviz.model.codecs.floats import AsComputed
-from kvviz.model.forgetting import POLICIES, Policy
+from kvviz.model.forgetting import POLICIES, ForgettingPolicy
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
 from kvviz.model.storage import Storage
 
@@ -40,8 +40,8 @@ class Lane:
         return next((part for part in self.parts if isinstance(part, Codec)), None)
 
     @property
-    def policy(self) -> Policy | None:
-        return next((part for part in self.parts if isinstance(part, Policy)), None)
+    def policy(self) -> ForgettingPolicy | None:
+        return next((part for part in self.parts if isinstance(part, ForgettingPolicy)), None)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
@@ -108,7 +108,7 @@ class Lane:
         }
 
 
-def choices() -> list[dict[str, Any]]:
+def lane_choices() -> list[dict[str, Any]]:
     return [choice.describe() for registry in _REGISTRIES for choice in registry.values()]
 
 
@@ -146,7 +146,7 @@ def parse_lane(spec: str) -> Lane:
         raise ConfigError(f"A lane must be short text such as int8 or window=64 (got {shown(spec)}).", setting="lanes")
     spec = "".join(spec.split())
     parts = tuple(_parse_part(text) for text in spec.split("+"))
-    for kind, what in ((Codec, "codecs"), (Policy, "policies")):
+    for kind, what in ((Codec, "codecs"), (ForgettingPolicy, "policies")):
         several = [part.name for part in parts if isinstance(part, kind)]
         if len(several) > 1:
             raise ConfigError(
@@ -206,7 +206,7 @@ def _windowed(geometry: ModelGeometry, window: int) -> ModelGeometry:
     return replace(geometry, layers=tuple(layers))
 
 
-def _check_forgetting(geometry: ModelGeometry, policy: Policy) -> None:
+def _check_forgetting(geometry: ModelGeometry, policy: ForgettingPolicy) -> None:
     odd = next((layer for layer in geometry.layers if layer.cache != "kv"), None)
     if odd is not None:
         what = "caches latents" if odd.cache == "latent" else "reads the entries of another layer"

@@ -145,7 +145,7 @@ class Engine:
                 "the model's vocabulary.",
                 code="bad_tokens",
             )
-        self._check_room(len(token_ids), max_new_tokens)
+        self._check_capacity(len(token_ids), max_new_tokens)
         request = Request(
             request_id=self.num_requests,
             token_ids=list(token_ids),
@@ -219,7 +219,7 @@ class Engine:
             )
         sampling = sampling or parent.sampling
         _check_sampling(sampling)
-        self._check_room(parent.num_prompt_tokens, max_new_tokens)
+        self._check_capacity(parent.num_prompt_tokens, max_new_tokens)
         child = Request(
             request_id=self.num_requests,
             token_ids=parent.token_ids[:position] + own,
@@ -358,7 +358,7 @@ class Engine:
             )
         )
 
-    def _check_room(self, num_prompt_tokens: int, max_new_tokens: int) -> None:
+    def _check_capacity(self, num_prompt_tokens: int, max_new_tokens: int) -> None:
         num_tokens = num_prompt_tokens + max_new_tokens - 1  # the last sampled token is never computed
         limit = self.runner.max_positions
         if limit is not None and num_tokens > limit:

@@ -30,7 +30,7 @@ class HostTier:
     def num_swapped(self) -> int:
         return sum(map(len, self.swapped.values()))
 
-    def has_room(self, count: int) -> bool:
+    def has_capacity(self, count: int) -> bool:
         """Whether `count` more blocks of a swapped request fit, if prefixes are evicted."""
         return self.num_swapped + count <= self.num_blocks
 

@@ -22,7 +22,7 @@ class Node:
 
     token_ids: tuple[int, ...]
     parent: bytes | None
-    plain: bytes | None
+    tokens_hash: bytes | None
     gone_since: int | None = None
 
 
@@ -43,12 +43,12 @@ class PrefixMemory:
             node.gone_since = None
             self._evicted.pop(block_hash, None)
             return
-        plain = hash_block(None, token_ids) if parent is None else None
-        self._nodes[block_hash] = Node(tuple(token_ids), parent, plain)
+        tokens_hash = hash_block(None, token_ids) if parent is None else None
+        self._nodes[block_hash] = Node(tuple(token_ids), parent, tokens_hash)
         self._children.setdefault((parent, keys if parent is None else ()), {})[block_hash] = None
-        if plain is not None:
+        if tokens_hash is not None:
             self._keys[block_hash] = keys
-            self._roots.setdefault(plain, {})[keys] = None
+            self._roots.setdefault(tokens_hash, {})[keys] = None
 
     def remove(self, block_hash: bytes, step: int) -> None:
         """Mark a block whose last copy left the cache."""
@@ -135,11 +135,11 @@ class PrefixMemory:
         del siblings[block_hash]
         if not siblings:
             del self._children[node.parent, keys]
-        if node.plain is not None:
-            same = self._roots[node.plain]
+        if node.tokens_hash is not None:
+            same = self._roots[node.tokens_hash]
             del same[keys]
             if not same:
-                del self._roots[node.plain]
+                del self._roots[node.tokens_hash]
 
 
 def _num_equal(one: Sequence[int], other: Sequence[int]) -> int:

@@ -183,7 +183,7 @@ class Scheduler:
             self.tables.leave_window(victim)  # else it would need more blocks to resume than it ever holds
         held = [block_id for block_id in victim.block_table if block_id is not None]
         wants_swap = self.config.preemption == "swap" and victim.num_computed > 0
-        swaps = wants_swap and self.tables.host.has_room(len(held))
+        swaps = wants_swap and self.tables.host.has_capacity(len(held))
         pool = self.tables.pool
         self._emit(
             RequestPreempted(

@@ -207,7 +207,7 @@ class BlockTables:
     def swap_out(self, request: Request) -> None:
         """Copy the written part of a request's blocks to the host tier, and release all of its blocks.
 
-        Check `HostTier.has_room` first.
+        Check `HostTier.has_capacity` first.
         """
         written = request.block_table[: self.blocks_for(request.num_computed)]
         held = [(index, block_id) for index, block_id in enumerate(written) if block_id is not None]

@@ -52,11 +52,11 @@ TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=2**32 - 1)]], Field(max_
 Id = Annotated[str, Field(max_length=256)]
 
 
-class _Checked(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Start(_Checked):
+class StartOperation(_Strict):
     """A sequence starts: its tokens are looked up, and blocks for all the rest are allocated, or none."""
 
     op: Literal["start"]
@@ -65,7 +65,7 @@ class Start(_Checked):
     salt: Id | None = None
 
 
-class Append(_Checked):
+class AppendOperation(_Strict):
     """Append tokens one at a time, up to the first that finds no free block."""
 
     op: Literal["append"]
@@ -73,19 +73,22 @@ class Append(_Checked):
     tokens: TokenIds
 
 
-class Free(_Checked):
+class FreeOperation(_Strict):
     """A sequence ends and its blocks are released."""
 
     op: Literal["free"]
     id: Id
 
 
-class Workload(_Checked):
+Operation = Annotated[StartOperation | AppendOperation | FreeOperation, Field(discriminator="op")]
+
+
+class Workload(_Strict):
     """Operations on a pool of `num_blocks` blocks, numbered from 0."""
 
     block_size: int = Field(ge=1, le=MAX_BLOCK_SIZE)
     num_blocks: int = Field(ge=1, le=MAX_NUM_BLOCKS)
-    ops: Annotated[list[Annotated[Start | Append | Free, Field(discriminator="op")]], Field(max_length=MAX_OPS)]
+    ops: Annotated[list[Operation], Field(max_length=MAX_OPS)]
 
 
 _adapter = TypeAdapter(Workload)
@@ -160,14 +163,14 @@ class Replay:
             self._num_stored = self._num_removed = 0
             answer: dict[str, Any] = {"op": op.op, "id": op.id}
             match op:
-                case Start():
+                case StartOperation():
                     answer["ok"], answer["hit_tokens"] = self._start(op)
-                case Append():
+                case AppendOperation():
                     answer["ok"] = self._append(op)
-                case Free():
+                case FreeOperation():
                     answer["ok"] = self._free(op)
             request = self.requests.get(op.id)
-            if request is not None and not (isinstance(op, Start) and not answer["ok"]):
+            if request is not None and not (isinstance(op, StartOperation) and not answer["ok"]):
                 answer["blocks"] = list(request.block_table)
             answer |= {"free": self.pool.num_free, "stored": self._num_stored, "removed": self._num_removed}
             yield answer
@@ -200,7 +203,7 @@ class Replay:
         if self.log is not None:
             self.log.append(event)
 
-    def _start(self, op: Start) -> tuple[bool, int]:
+    def _start(self, op: StartOperation) -> tuple[bool, int]:
         if op.id in self.requests:
             self._step([])
             return False, 0
@@ -250,7 +253,7 @@ class Replay:
         self._step([(request, admit)])
         return True, num_hit_tokens
 
-    def _append(self, op: Append) -> bool:
+    def _append(self, op: AppendOperation) -> bool:
         request = self.requests.get(op.id)
         if request is None:
             self._step([])
@@ -283,7 +286,7 @@ class Replay:
             self._step([])
         return True
 
-    def _free(self, op: Free) -> bool:
+    def _free(self, op: FreeOperation) -> bool:
         request = self.requests.pop(op.id, None)
         if request is not None:
             self._emit(RequestFinished(request_id=request.request_id, reason=FinishReason(code="cancelled")))

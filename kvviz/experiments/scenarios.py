@@ -285,7 +285,7 @@ def open_performance(
     tokenizer: PreTrainedTokenizerBase,
     make: Callable[..., ModelRun],
 ) -> Performance:
-    """A performance that has not begun. `make(observed, tokenizer, config, memory=…)` opens its run.
+    """A performance that has not begun. `make(instrumented, tokenizer, config, memory=…)` opens its run.
 
     A scenario in another dtype converts a copy of the weights, after its former acts were played with those at hand.
     """

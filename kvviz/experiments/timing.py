@@ -192,7 +192,7 @@ def open_timing_attack(
     seed: int = 0,
     num_probes: int = NUM_PROBES,
 ) -> TimingAttack:
-    """An attack that has not begun. `make(observed, tokenizer, config, measure_misses=False)` opens its run."""
+    """An attack that has not begun. `make(instrumented, tokenizer, config, measure_misses=False)` opens its run."""
     model_run = make(instrumented, tokenizer, TIMING_CONFIG, measure_misses=False)
     return TimingAttack(model_run, shared=shared, seed=seed, num_probes=num_probes)
 

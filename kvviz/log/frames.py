@@ -9,7 +9,6 @@ Dimension key: L layers · H query heads · T tokens read · n new tokens · C c
 from __future__ import annotations
 
 import itertools
-import math
 import mmap
 import threading
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ ALIGNMENT = 16
 #: Maximum number of requests that an error message lists.
 _MAX_NAMED = 8
 
-_DTYPES: dict[str, np.dtype[Any]] = {"u8": np.dtype("u1"), "f16": np.dtype("<f2"), "f32": np.dtype("<f4")}
+_DTYPE_NAMES: dict[np.dtype[Any], str] = {np.dtype("u1"): "u8", np.dtype("<f2"): "f16", np.dtype("<f4"): "f32"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,30 +127,18 @@ def bin_columns(rows: np.ndarray, size: int) -> np.ndarray:
 
 def encode_pack(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """Encode a pack: u32 length, JSON padded with spaces, then the arrays, each padded to 4 bytes."""
-    names = {dtype: name for name, dtype in _DTYPES.items()}
     described, body, offset = [], [], 0
     for name, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         data = np.ascontiguousarray(little).tobytes()
-        described.append({"name": name, "dtype": names[little.dtype], "shape": list(array.shape), "offset": offset})
+        dtype = _DTYPE_NAMES[little.dtype]
+        described.append({"name": name, "dtype": dtype, "shape": list(array.shape), "offset": offset})
         padding = -len(data) % 4
         body.append(data + bytes(padding))
         offset += len(data) + padding
     text = orjson.dumps({**head, "arrays": described})
     text += b" " * (-len(text) % 4)
     return len(text).to_bytes(4, "little") + text + b"".join(body)
-
-
-def decode_pack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    length = int.from_bytes(data[:4], "little")
-    head = orjson.loads(data[4 : 4 + length])
-    arrays = {}
-    for item in head["arrays"]:
-        dtype: np.dtype[Any] = _DTYPES[item["dtype"]]
-        count = math.prod(item["shape"])
-        start = 4 + length + item["offset"]
-        arrays[item["name"]] = np.frombuffer(data, dtype, count, start).reshape(item["shape"])
-    return head, arrays
 
 
 def not_in_step(step: int, request_id: int, took_part: Iterable[int]) -> MissingError:

@@ -67,7 +67,7 @@ class Planned(Protocol):
     plan: StepPlan
 
 
-class Keeping(Protocol):
+class Forgetting(Protocol):
     """The entries kept of each sequence, and a sink for the attention they received."""
 
     @property
@@ -113,10 +113,10 @@ class AttentionDoor:
         self.observing = False
         self.capture = Capture()
         self._cache: Planned | None = None
-        self._keeping: Keeping | None = None
+        self._forgetting: Forgetting | None = None
         self._most_window: int | None = None
         self._layer = 0
-        self._plain: dict[type, bool] = {}
+        self._grouped: dict[type, bool] = {}
         config = model.config.get_text_config()  # read once, since config lookups are slow
         self._kinds: tuple[str, ...] = tuple(getattr(config, "layer_types", None) or ())
         self._sliding_window = _optional_int(getattr(config, "sliding_window", None))
@@ -144,15 +144,15 @@ class AttentionDoor:
         capture_rows: bool,
         observing: bool = False,
         window: int | None = None,
-        keeping: Keeping | None = None,
+        forgetting: Forgetting | None = None,
     ) -> None:
         """Prepare for one forward pass over `cache`, whose plan is set. `observing` also records each layer's call.
 
-        `window` limits how far any layer sees. `keeping` hides forgotten entries.
+        `window` limits how far any layer sees. `forgetting` hides forgotten entries.
         """
         self._cache = cache
         self._most_window = window
-        self._keeping = keeping
+        self._forgetting = forgetting
         self._layer = 0
         self.observing = observing
         self.capture_rows = capture_rows
@@ -176,8 +176,8 @@ class AttentionDoor:
             self._observe(module, query, key, scaling, kwargs)
         window = self._window(kwargs)
         even = cache.plan.even
-        if even and self._keeping is None and scaling is not None and self._is_plain(module, query, key):
-            output, weights = _single_queries(query, key, value, even, window, scaling)
+        if even and self._forgetting is None and scaling is not None and self._can_group(module, query, key):
+            output, weights = _batched_attention(query, key, value, even, window, scaling)
             lengths = [segment.num_tokens for segment in cache.plan.segments]
             return self._done(query, output, [row[:, :length] for row, length in zip(weights, lengths, strict=True)])
         outputs: list[torch.Tensor] = []
@@ -220,16 +220,16 @@ class AttentionDoor:
         kwargs: dict[str, Any],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         gone = sums = None
-        if self._keeping is not None:
-            gone = self._keeping.gone(self._layer, segment)
-            shifts = self._keeping.shifts(self._layer, segment)
+        if self._forgetting is not None:
+            gone = self._forgetting.gone(self._layer, segment)
+            shifts = self._forgetting.shifts(self._layer, segment)
             if shifts is not None:
-                key = self._keeping.turn(key, shifts)
-        if scaling is not None and self._is_plain(module, query, key):
+                key = self._forgetting.turn(key, shifts)
+        if scaling is not None and self._can_group(module, query, key):
             watched = self._num_watched(segment)
             if watched:
                 sums = torch.zeros(query.shape[1], segment.num_tokens, dtype=torch.float32)
-            output, row = _plain(query, key, value, window, scaling, segment.positions, gone, sums, watched)
+            output, row = _grouped_attention(query, key, value, window, scaling, segment.positions, gone, sums, watched)
             self._watch(segment, sums)
             return output, row
         key, value = _as_the_model_groups(module, query, key, value)
@@ -247,14 +247,14 @@ class AttentionDoor:
         return output, weights[:, -1]
 
     def _num_watched(self, segment: SegmentPlan) -> int:
-        if self._keeping is None:
+        if self._forgetting is None:
             return 0
-        wanted = self._keeping.num_watched
+        wanted = self._forgetting.num_watched
         return segment.num_new if wanted < 0 else min(wanted, segment.num_new)
 
     def _watch(self, segment: SegmentPlan, sums: torch.Tensor | None) -> None:
-        if self._keeping is not None:
-            self._keeping.watch(self._layer, segment, torch.zeros(0) if sums is None else sums)
+        if self._forgetting is not None:
+            self._forgetting.watch(self._layer, segment, torch.zeros(0) if sums is None else sums)
 
     def _mask(
         self, segment: SegmentPlan, window: int | None, query: torch.Tensor, gone: torch.Tensor | None
@@ -311,11 +311,11 @@ class AttentionDoor:
             )
         )
 
-    def _is_plain(self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor) -> bool:
+    def _can_group(self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor) -> bool:
         kind = type(module)
-        if kind not in self._plain:
-            self._plain[kind] = _same_code(_eager_of(module), modeling_llama.eager_attention_forward)
-        return self._plain[kind] and self.chunk_of(self._layer) is None and query.shape[1] % key.shape[1] == 0
+        if kind not in self._grouped:
+            self._grouped[kind] = _same_code(_eager_of(module), modeling_llama.eager_attention_forward)
+        return self._grouped[kind] and self.chunk_of(self._layer) is None and query.shape[1] % key.shape[1] == 0
 
 
 def _as_the_model_groups(
@@ -329,7 +329,7 @@ def _as_the_model_groups(
     return key[:, :: key.shape[1] // wanted], value[:, :: value.shape[1] // wanted]
 
 
-def _plain(
+def _grouped_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -386,7 +386,7 @@ def _hidden(num_queries: int, num_keys: int, window: int | None, positions: torc
     return hidden | (is_read <= asks - window) if window else hidden
 
 
-def _single_queries(
+def _batched_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, even: EvenReads, window: int | None, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention of one query per sequence: [1, H, S, d] over [1, h, P, d] → [1, S, H, d], weights [S, H, P / S].

@@ -92,7 +92,7 @@ def _messages(child: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _say(**message: object) -> None:
+def _report(**message: object) -> None:
     print(json.dumps(message), flush=True)
 
 
@@ -113,22 +113,22 @@ def _pre_tokenizer_name(path: Path) -> str:
 
 def _convert_here(path: Path, work: Path) -> None:
     """Read, dequantise and save, in the child. Needs about twice the size of the float32 weights in memory."""
-    _say(fraction=0.02, what="starting")
+    _report(fraction=0.02, what="starting")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     _memoise_gguf()
     options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
-    _say(fraction=0.25, what="reading and dequantising the weights")
+    _report(fraction=0.25, what="reading and dequantising the weights")
     model: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
-    _say(fraction=0.7, what="reading the tokenizer")
+    _report(fraction=0.7, what="reading the tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(path.parent, **options)
     _split_digits(tokenizer, _pre_tokenizer_name(path))
     num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     free = shutil.disk_usage(work).free
     if free < num_bytes * 1.05:
         raise OSError(f"{work.parent} needs {num_bytes / 1e9:.1f} GB of free space and has {free / 1e9:.1f} GB")
-    _say(fraction=0.85, what="saving")
+    _report(fraction=0.85, what="saving")
     for owner in (model, model.config):  # the weights are plain float32 now
         for attribute in ("quantization_config", "hf_quantizer", "quantization_method"):
             owner.__dict__.pop(attribute, None)
@@ -136,7 +136,7 @@ def _convert_here(path: Path, work: Path) -> None:
     model.config.__dict__.pop("_model_name_or_path", None)
     model.save_pretrained(work, max_shard_size="1TB")
     tokenizer.save_pretrained(work)
-    _say(fraction=1.0, what="done")
+    _report(fraction=1.0, what="done")
 
 
 def _split_digits(tokenizer: Any, pre_tokenizer: str) -> None:
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     try:
         _convert_here(Path(arguments[0]), Path(arguments[1]))
     except Exception as error:
-        _say(error=(str(error).strip().splitlines() or [type(error).__name__])[0].rstrip("."))
+        _report(error=(str(error).strip().splitlines() or [type(error).__name__])[0].rstrip("."))
         return 1
     return 0
 

@@ -290,15 +290,3 @@ class EncodedCache(PagedCache):
     def forget(self, request_id: int) -> None:
         """Discard a finished request; its full-precision blocks are encoded before the next step."""
         self._wanted_by.pop(request_id, None)
-
-    def fill_block(self, block_id: int, value: float) -> None:
-        """Overwrite every part of a block, so that a test can prove it is not read."""
-        for parts in self._parts.values():
-            for part in parts:
-                part[block_id] = value if part.dtype.is_floating_point else 0
-
-    def fill_host_block(self, host_id: int, value: float) -> None:
-        """Overwrite a block of the host tier, so that a test can prove it is not read."""
-        for parts in self._host_of.values():
-            for part in parts:
-                part[host_id] = value if part.dtype.is_floating_point else 0

@@ -12,12 +12,12 @@ import torch
 
 from kvviz.engine.runner import Forgotten, Segment
 from kvviz.model.codecs import Rotated
-from kvviz.model.forgetting import LayerView, Policy
+from kvviz.model.forgetting import ForgettingPolicy, LayerView
 from kvviz.model.paged_cache import SegmentPlan
 
 
 @dataclass(slots=True)
-class _Memory:
+class _RequestMask:
     """State of one request by layer: forgotten entries, [h, n], and the policy's scores of them, [h, n]."""
 
     prompt_length: int = 0
@@ -27,8 +27,8 @@ class _Memory:
     scores: dict[int, torch.Tensor] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
 
-    def copy(self) -> _Memory:
-        return _Memory(
+    def copy(self) -> _RequestMask:
+        return _RequestMask(
             self.prompt_length,
             self.prompt_ended,
             self.read_share,
@@ -41,14 +41,14 @@ class _Memory:
 class ForgettingMask:
     """Asks a policy after each step which entries stay. `rotation` rotates keys for a policy that re-indexes positions.
 
-    It is the `Keeping` of an attention door between `begin` and `settle`.
+    It is the `Forgetting` of an attention door between `begin` and `settle`.
     """
 
-    def __init__(self, policy: Policy, block_size: int, rotation: Rotated | None = None) -> None:
+    def __init__(self, policy: ForgettingPolicy, block_size: int, rotation: Rotated | None = None) -> None:
         self.policy = policy
         self.block_size = block_size
         self.rotation = rotation
-        self._memories: dict[int, _Memory] = {}
+        self._masks: dict[int, _RequestMask] = {}
         self._watched: dict[tuple[int, int], torch.Tensor] = {}
 
     @property
@@ -59,16 +59,16 @@ class ForgettingMask:
         """Prepare for a forward pass over these segments."""
         self._watched.clear()
         for segment in segments:
-            if segment.start == 0 or segment.request_id not in self._memories:
-                self._memories[segment.request_id] = _Memory()
-            memory = self._memories[segment.request_id]
-            if not memory.prompt_ended:
-                memory.prompt_ended = segment.sampling is not None
-                memory.prompt_length = segment.length + (not memory.prompt_ended)
+            if segment.start == 0 or segment.request_id not in self._masks:
+                self._masks[segment.request_id] = _RequestMask()
+            mask = self._masks[segment.request_id]
+            if not mask.prompt_ended:
+                mask.prompt_ended = segment.sampling is not None
+                mask.prompt_length = segment.length + (not mask.prompt_ended)
 
     def gone(self, layer: int, segment: SegmentPlan) -> torch.Tensor | None:
-        memory = self._memories[segment.request_id]
-        gone = memory.gone.get(layer)
+        mask = self._masks[segment.request_id]
+        gone = mask.gone.get(layer)
         if gone is None or not gone.any():
             return None
         known = torch.nn.functional.pad(gone, (0, segment.length - gone.shape[1]))
@@ -93,15 +93,15 @@ class ForgettingMask:
 
     def kept_share(self, request_id: int) -> float:
         """Share of entries not forgotten, over all layers and heads."""
-        memory = self._memories.get(request_id)
-        if memory is None or not memory.gone:
+        mask = self._masks.get(request_id)
+        if mask is None or not mask.gone:
             return 1.0
-        return 1.0 - sum(gone.float().mean().item() for gone in memory.gone.values()) / len(memory.gone)
+        return 1.0 - sum(gone.float().mean().item() for gone in mask.gone.values()) / len(mask.gone)
 
-    def kept(self, request_id: int, layer: int) -> torch.Tensor | None:
+    def kept_mask(self, request_id: int, layer: int) -> torch.Tensor | None:
         """Mask of the entries of a layer that are kept, bool [h, n]; None for an unknown request."""
-        memory = self._memories.get(request_id)
-        return None if memory is None or layer not in memory.gone else ~memory.gone[layer]
+        mask = self._masks.get(request_id)
+        return None if mask is None or layer not in mask.gone else ~mask.gone[layer]
 
     def settle(self, plans: Sequence[SegmentPlan], num_kv_heads: dict[int, int]) -> dict[int, Forgotten]:
         """After the forward pass, return the entries dropped from each segment, by its place in the step."""
@@ -127,19 +127,19 @@ class ForgettingMask:
             for layer, request_id in self._watched
             if request_id == plan.request_id
         ]
-        self._memories[plan.request_id].read_share = sum(shares) / len(shares) if shares else 1.0
+        self._masks[plan.request_id].read_share = sum(shares) / len(shares) if shares else 1.0
 
     def read_share(self, request_id: int) -> float:
         """Share of entries that a request's last query read, out of those in the blocks it traversed."""
-        memory = self._memories.get(request_id)
-        return memory.read_share if memory else 1.0
+        mask = self._masks.get(request_id)
+        return mask.read_share if mask else 1.0
 
     def fork(self, parent_id: int, request_id: int) -> None:
-        if parent_id in self._memories:
-            self._memories[request_id] = self._memories[parent_id].copy()
+        if parent_id in self._masks:
+            self._masks[request_id] = self._masks[parent_id].copy()
 
     def forget(self, request_id: int) -> None:
-        self._memories.pop(request_id, None)
+        self._masks.pop(request_id, None)
 
     def _positions(self, segment: SegmentPlan) -> torch.Tensor:
         if segment.positions is not None:
@@ -154,10 +154,10 @@ class ForgettingMask:
 
     def _settle_layer(self, plan: SegmentPlan, layer: int, num_heads: int) -> list[tuple[int, ...]]:
         """Apply the policy to one layer; return the newly dropped positions by head."""
-        memory, sums = self._memories[plan.request_id], self._watched[layer, plan.request_id]
-        old = memory.gone.get(layer, torch.zeros(num_heads, 0, dtype=torch.bool))
+        mask, sums = self._masks[plan.request_id], self._watched[layer, plan.request_id]
+        old = mask.gone.get(layer, torch.zeros(num_heads, 0, dtype=torch.bool))
         gone = torch.nn.functional.pad(old, (0, plan.length - old.shape[1]))
-        scores = memory.scores.get(layer, torch.zeros(num_heads, 0))
+        scores = mask.scores.get(layer, torch.zeros(num_heads, 0))
         scores = torch.nn.functional.pad(scores, (0, plan.length - scores.shape[1]))
         weights = torch.zeros(num_heads, plan.length)
         if sums.numel():
@@ -169,14 +169,14 @@ class ForgettingMask:
             scores=scores.gather(1, positions),
             num_queries=min(plan.num_new, self.num_watched) if self.num_watched >= 0 else plan.num_new,
             num_query_heads=len(sums) or num_heads,
-            prompt_length=memory.prompt_length,
+            prompt_length=mask.prompt_length,
             num_tokens=plan.length,
         )
         if self.num_watched:
             view = replace(view, scores=self.policy.score(view))
             scores.scatter_(1, positions, view.scores)
         keep = self.policy.keep(view)
-        memory.gone[layer], memory.scores[layer] = gone, scores
+        mask.gone[layer], mask.scores[layer] = gone, scores
         if keep is None or bool(keep.all()):
             return [()] * num_heads
         gone.scatter_(1, positions, ~keep)
@@ -184,12 +184,12 @@ class ForgettingMask:
 
     def _newly_empty(self, plan: SegmentPlan) -> list[int]:
         """Full blocks with no entries left in any layer or head."""
-        memory = self._memories[plan.request_id]
-        everywhere = torch.stack([gone.all(0) for gone in memory.gone.values()]).all(0)
+        mask = self._masks[plan.request_id]
+        everywhere = torch.stack([gone.all(0) for gone in mask.gone.values()]).all(0)
         num_full = plan.length // self.block_size
         blocks = everywhere[: num_full * self.block_size].view(num_full, self.block_size).all(1)
-        empty = [index for index in blocks.nonzero()[:, 0].tolist() if index not in memory.empty]
-        memory.empty.update(empty)
+        empty = [index for index in blocks.nonzero()[:, 0].tolist() if index not in mask.empty]
+        mask.empty.update(empty)
         return empty
 
     def _shortened(self, layers: list[list[tuple[int, ...]]]) -> tuple[tuple[tuple[int, ...], ...], ...]:

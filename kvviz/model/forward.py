@@ -95,7 +95,9 @@ class ModelRunner:
         self.cache.begin(plan)
         if self.forgetting_mask:
             self.forgetting_mask.begin(segments)
-        self.door.begin(self.cache, capture_rows=self.capture, window=self.storage.window, keeping=self.forgetting_mask)
+        self.door.begin(
+            self.cache, capture_rows=self.capture, window=self.storage.window, forgetting=self.forgetting_mask
+        )
         began, ended, logits = self._forward(segments)
         forgotten: dict[int, Forgotten] = {}
         if self.forgetting_mask:

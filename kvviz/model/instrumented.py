@@ -45,7 +45,7 @@ class InstrumentedModel:
         self.fingerprint = fingerprint
         self.door = AttentionDoor(model)
         token_ids = _check_tokens(model)
-        want = _plain_logits(model, token_ids)
+        want = _own_logits(model, token_ids)
         self.door.open()
         try:
             self.geometry = _measure(self.door, token_ids)
@@ -100,7 +100,7 @@ def _check_tokens(model: PreTrainedModel) -> list[int]:
 
 
 @torch.inference_mode()
-def _plain_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
+def _own_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
     """Logits [n, vocabulary] of the unmodified model, float64."""
     try:
         logits: torch.Tensor = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0]

@@ -180,7 +180,7 @@ class PagedCache(Cache):
         values_per_block = self.block_size * self.geometry.bytes_per_token // self.dtype.itemsize
         self.block_bytes = values_per_block * self.dtype.itemsize
         self._pool = torch.zeros(self.num_blocks * values_per_block, dtype=self.dtype, device=self.device)
-        self._host = torch.empty(num_host_blocks, values_per_block, dtype=self.dtype, device="cpu")
+        self.host = torch.empty(num_host_blocks, values_per_block, dtype=self.dtype, device="cpu")
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
         self._stores: dict[int, list[torch.Tensor]] = {}  # tensors that a layer reads: K and V together, or each
@@ -311,19 +311,9 @@ class PagedCache(Cache):
         parts, at = [], 0
         for store in self._each_store():
             size = store[0].numel()
-            parts.append((self._host[:, at : at + size], store))
+            parts.append((self.host[:, at : at + size], store))
             at += size
         return parts
-
-    def fill_host_block(self, host_id: int, value: float) -> None:
-        """Overwrite a block of the host tier, so that a test can prove it is not read."""
-        self._host[host_id] = value
-
-    def fill_block(self, block_id: int, value: float) -> None:
-        """Overwrite every entry of a block in every layer, so that a test can prove it is not read."""
-        for stores in self._stores.values():
-            for store in stores:
-                store[block_id] = value
 
     def _write(self, store: torch.Tensor, new: torch.Tensor) -> None:
         """Write [h, n, d] to the slots of the step."""

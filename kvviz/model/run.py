@@ -317,16 +317,16 @@ class ModelRun:
         if continues is None:
             if not template:
                 return list(self.tokenizer(prompt)["input_ids"])
-            return self._plain_ids(self._render([{"role": "user", "content": prompt}]))
+            return self._text_ids(self._render([{"role": "user", "content": prompt}]))
         history = self._histories.get(continues)
         if history is None or not history.ended:
             what = "is still running" if history else "is unknown or no longer kept"
             raise RequestError(f"Request {continues} {what}, so it can't be continued.", code="no_request")
         if not template:
-            return history.token_ids + self._plain_ids(prompt)
+            return history.token_ids + self._text_ids(prompt)
         turns = [("user", "x"), ("assistant", _ANSWER), ("user", prompt)]
         rendered = self._render([{"role": role, "content": content} for role, content in turns])
-        follow = self._plain_ids(rendered.rpartition(_ANSWER)[2] if _ANSWER not in prompt else rendered)
+        follow = self._text_ids(rendered.rpartition(_ANSWER)[2] if _ANSWER not in prompt else rendered)
         if follow and follow[0] in self._stop_token_ids() and history.token_ids[-1] == follow[0]:
             follow = follow[1:]
         return history.token_ids + follow
@@ -335,7 +335,7 @@ class ModelRun:
         assert self.tokenizer is not None
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
-    def _plain_ids(self, text: str) -> list[int]:
+    def _text_ids(self, text: str) -> list[int]:
         assert self.tokenizer is not None
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 

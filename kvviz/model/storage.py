@@ -9,7 +9,7 @@ import torch
 from kvviz.config import EngineConfig
 from kvviz.model.codecs import Codec, Rotated
 from kvviz.model.encoded_cache import EncodedCache
-from kvviz.model.forgetting import Policy
+from kvviz.model.forgetting import ForgettingPolicy
 from kvviz.model.forgetting_mask import ForgettingMask
 from kvviz.model.geometry import ModelGeometry
 from kvviz.model.paged_cache import PagedCache
@@ -27,7 +27,7 @@ class Storage:
     """
 
     codec: Codec | None = None
-    policy: Policy | None = None
+    policy: ForgettingPolicy | None = None
     rotation: Rotated | None = None
     growing: bool = False
     base: ModelGeometry | None = None

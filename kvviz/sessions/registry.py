@@ -15,13 +15,14 @@ from typing import Any
 from kvviz.errors import KvvizError, MissingError, RequestError
 from kvviz.sessions.limits import Limits
 from kvviz.sessions.session import Session
-from kvviz.sources.controls import AddRequest, Pause, RunSettings
+from kvviz.sources.controls import AddRequest, Pause
 from kvviz.sources.lane_source import LaneSource
 from kvviz.sources.library import Entry, Library
 from kvviz.sources.live import LiveSource
-from kvviz.sources.live_model import OpenModel
+from kvviz.sources.live_model import RunFactory
 from kvviz.sources.loader import Load, Loader, LoadStatus
 from kvviz.sources.recorded import RecordedSource
+from kvviz.sources.run_settings import RunSettings
 from kvviz.sources.source import PlayState
 from kvviz.sources.turns import Turns
 
@@ -49,9 +50,9 @@ class Sessions:
         self._first_prompt = first_prompt
         self._sessions: dict[str, Session] = {}
         self._live_id: str | None = None
-        self._open_model: OpenModel | None = None
+        self._run_factory: RunFactory | None = None
         self._turns = Turns()
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._open_locks: dict[str, asyncio.Lock] = {}
         self._arrival = asyncio.Event()
         self._loader = Loader(load, self._on_model, self._on_status) if load else None
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,7 +86,7 @@ class Sessions:
         """The session of that id, opened when it is a recording; None: the default one.
 
         The answer None: wait, the model is loading (and, for the default session, there is no recording). Raises
-        `MissingError` when the id is not known and `RequestError` when there is no room.
+        `MissingError` when the id is not known and `RequestError` when the limit is reached.
         """
         if session_id is None:
             entries = self.library.entries
@@ -136,7 +137,7 @@ class Sessions:
 
     async def add_recording(self, path: Path) -> dict[str, Any]:
         """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
-        await self._make_room_for_upload(path.stat().st_size)
+        await self._free_upload_capacity(path.stat().st_size)
         entry = self.library.add(path)
         try:
             await self._open_recording(entry)
@@ -156,10 +157,10 @@ class Sessions:
         }
 
     async def _open_recording(self, entry: Entry) -> Session:
-        lock = self._opening.setdefault(entry.recording_id, asyncio.Lock())
+        lock = self._open_locks.setdefault(entry.recording_id, asyncio.Lock())
         async with lock:
             if entry.recording_id not in self._sessions:
-                await self._make_room("recording", self.limits.max_recordings, 0.0)
+                await self._free_session_capacity("recording", self.limits.max_recordings, 0.0)
                 source = await asyncio.to_thread(RecordedSource, entry.path)
                 self.library.note(entry, source.summary)
                 self._sessions[entry.recording_id] = Session(entry.recording_id, source, self._loop)
@@ -167,18 +168,18 @@ class Sessions:
 
     async def create_live(self) -> Session:
         """Open a separate live session. Raises `RequestError` while the model is loading or the limit is reached."""
-        if self._open_model is None:
+        if self._run_factory is None:
             raise RequestError(
                 f"A new live session needs the model. {self.model_status.message or 'This server has none.'}",
                 code="model_not_ready",
             )
-        await self._make_room("live", self.limits.max_live_sessions, self.limits.replaceable_s)
-        source = await asyncio.to_thread(self._open_live, self._open_model)
+        await self._free_session_capacity("live", self.limits.max_live_sessions, self.limits.replaceable_s)
+        source = await asyncio.to_thread(self._open_live, self._run_factory)
         session = Session(f"s-{secrets.token_urlsafe(9)}", source, self._loop)
         self._sessions[session.session_id] = session
         return session
 
-    async def _make_room(self, kind: str, limit: int, unwatched_s: float) -> None:
+    async def _free_session_capacity(self, kind: str, limit: int, unwatched_s: float) -> None:
         alike = [
             session
             for session in self._sessions.values()
@@ -202,7 +203,7 @@ class Sessions:
             )
         await self._end(min(spare, key=self._unwatched_since_s))
 
-    async def _make_room_for_upload(self, num_bytes: int) -> None:
+    async def _free_upload_capacity(self, num_bytes: int) -> None:
         """Drop the oldest uploads without clients until one more of that size fits."""
         limits = self.limits
         uploads = [entry for entry in self.library.entries if entry.uploaded]
@@ -240,20 +241,20 @@ class Sessions:
             await self._end(lane)
         await session.close()
 
-    def _open_live(self, open_model: OpenModel) -> LiveSource:
-        source = LiveSource(open_model, self._turns, RunSettings())
+    def _open_live(self, run_factory: RunFactory) -> LiveSource:
+        source = LiveSource(run_factory, self._turns, RunSettings())
         if self._first_prompt:
             with contextlib.suppress(KvvizError):  # without a tokenizer, say, the log begins empty
                 source.execute(self._first_prompt).result()
         return source
 
-    def _on_model(self, open_model: OpenModel) -> None:
+    def _on_model(self, run_factory: RunFactory) -> None:
         """In the loader's thread: the model is here, so make the default live session."""
-        source = self._open_live(open_model)
-        self._loop.call_soon_threadsafe(self._adopt, open_model, source)
+        source = self._open_live(run_factory)
+        self._loop.call_soon_threadsafe(self._adopt, run_factory, source)
 
-    def _adopt(self, open_model: OpenModel, source: LiveSource) -> None:
-        self._open_model = open_model
+    def _adopt(self, run_factory: RunFactory, source: LiveSource) -> None:
+        self._run_factory = run_factory
         self._live_id = LIVE_ID
         self._sessions[self._live_id] = Session(self._live_id, source, self._loop)
 

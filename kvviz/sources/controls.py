@@ -5,17 +5,16 @@ The table of docs/wire.md is this module in prose. `parse_command` is the only w
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
-from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, EvictionPolicy, Preemption, SchedulingOrder
+from kvviz.config import MAX_PRIORITY, MAX_SAMPLES
 from kvviz.errors import RequestError
 from kvviz.messages import clipped, fault_in_words, shown
 from kvviz.model.prompt import PromptRequest
+from kvviz.sources.run_settings import MAX_ID, Checked, RunSettings
 
-MAX_ID = 2**53 - 1
 MAX_STEPS = 1_000
 MIN_RATE = 0.1
 MAX_RATE = 64.0
@@ -25,50 +24,11 @@ MAX_SALT_LENGTH = 256
 MAX_FIRST_REQUESTS = 64
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _restore_whole_numbers(cls, data: Any) -> Any:
-        """Readers of JSON make a float of a whole number beyond 64 bits; whole again, it is measured by its limits."""
-        if not isinstance(data, dict):
-            return data
-        return {
-            name: int(value) if isinstance(value, float) and math.isfinite(value) and abs(value) >= 2**63 else value
-            for name, value in data.items()
-        }
-
-
-class _Command(_Checked):
+class _Command(Checked):
     id: int | None = Field(default=None, ge=0, le=MAX_ID)
 
 
-class RunSettings(_Checked):
-    """Settings of a new log; what is absent keeps its default. `pool_bytes` is an alternative to `num_blocks`.
-
-    With `lanes` it is a comparison.
-    """
-
-    block_size: int | None = None
-    num_blocks: int | None = None
-    pool_bytes: int | None = Field(default=None, ge=1, le=MAX_ID)
-    prefill_chunk: int | None = None
-    prefix_cache: bool | None = None
-    max_running: int | None = None
-    token_budget: int | None = None
-    chunked_prefill: bool | None = None
-    order: SchedulingOrder | None = None
-    preemption: Preemption | None = None
-    eviction: EvictionPolicy | None = None
-    num_host_blocks: int | None = None
-    offload: bool | None = None
-    lanes: list[str] | None = Field(default=None, max_length=16)
-    seed: int | None = None
-    capture: bool | None = None
-
-
-class NewRequest(_Checked):
+class NewRequest(Checked):
     """The fields of `PromptRequest`, within their limits."""
 
     prompt: str

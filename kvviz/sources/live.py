@@ -23,14 +23,14 @@ from kvviz.sources.controls import (
     Play,
     PlayScenario,
     ResetPrefixCache,
-    RunSettings,
     SetPriority,
     SetRate,
     Start,
     Step,
 )
 from kvviz.sources.lane_source import LaneLog
-from kvviz.sources.live_model import LiveModel, OpenModel
+from kvviz.sources.live_model import LiveModel, RunFactory
+from kvviz.sources.run_settings import RunSettings
 from kvviz.sources.source import PlayState, Run
 from kvviz.sources.turns import Turns
 from kvviz.sources.worker import Worker, as_kvviz_error
@@ -49,16 +49,16 @@ class LiveSource:
 
     kind: Literal["live", "recording"] = "live"
 
-    def __init__(self, open_model: OpenModel, turns: Turns, settings: RunSettings | None = None) -> None:
+    def __init__(self, run_factory: RunFactory, turns: Turns, settings: RunSettings | None = None) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        self._open_model = open_model
+        self._run_factory = run_factory
         self._turns = turns
         self._play = PlayState()
         self._play_lock = threading.Lock()
         self._num_cuts = 0
         self._step_began_s = float("-inf")
         self._failure: tuple[int, KvvizError] | None = None
-        self._begin(open_model(settings or RunSettings()))
+        self._begin(run_factory(settings or RunSettings()))
         self._worker = Worker(self._play_on, "kvviz-engine", yields=True)
         self._reader = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvviz-frames")
         self._worker.start()
@@ -155,7 +155,7 @@ class LiveSource:
     def _start(
         self, settings: RunSettings, requests: Sequence[NewRequest] = (), scenario: str | None = None
     ) -> dict[str, Any]:
-        new = self._open_model(settings, scenario)
+        new = self._run_factory(settings, scenario)
         request_ids = [new.add_prompt(request.asked()) for request in requests]
         self._begin(new)
         gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
@@ -180,7 +180,7 @@ class LiveSource:
         num_done = 0
         while num_done < count and num_cuts == self._num_cuts and not self._worker.closed and self._step():
             num_done += 1
-            self._worker.let_in()
+            self._worker.run_interposed()
         return {"num_steps": num_done}
 
     def _step(self) -> bool:

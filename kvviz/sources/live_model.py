@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kvviz.log.frames import FrameSource
 from kvviz.model.prompt import PromptRequest
-from kvviz.sources.controls import RunSettings
+from kvviz.sources.run_settings import RunSettings
 from kvviz.sources.source import LogView
 
 
@@ -74,7 +74,7 @@ class LiveModel(Player, Protocol):
         """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
 
 
-class OpenModel(Protocol):
+class RunFactory(Protocol):
     """Makes runs of a model with a new log each."""
 
     def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:

@@ -26,7 +26,7 @@ class RecordedLog:
     first_seq = 0
 
     def __init__(self, lines: Sequence[bytes]) -> None:
-        self._lines = [_plainly(number, line) for number, line in enumerate(lines)]
+        self._lines = [_canonical(number, line) for number, line in enumerate(lines)]
         digest = hashlib.blake2b(digest_size=16)
         for line in self._lines:
             digest.update(line)
@@ -92,7 +92,7 @@ class RecordedSource:
         self._recording.close()
 
 
-def _plainly(number: int, line: bytes) -> bytes:
+def _canonical(number: int, line: bytes) -> bytes:
     """The line, or one that says the same, which begins with `[number,` as those of a live log do."""
     if line.startswith(b"[%d," % number):
         return line

@@ -27,7 +27,7 @@ class Worker:
 
     `tick()` is called in the thread whenever no job waits; it may do something, and answers after how many seconds it
     wants to be called again (0: at once, None: not before `wake()`). Work given to `interpose` goes before all jobs,
-    and a long job lets it in with `let_in()`. A future raises `KvvizError` whatever went wrong. `yields`: other
+    and a long job lets it in with `run_interposed()`. A future raises `KvvizError` whatever went wrong. `yields`: other
     programs that want a core come first, see docs/decisions/0008.
     """
 
@@ -56,7 +56,7 @@ class Worker:
         """Do this as soon as the thread is between two pieces of work."""
         return self._append(self._interposed, work)
 
-    def let_in(self) -> None:
+    def run_interposed(self) -> None:
         """Do what has been interposed. Called by a long job, in the thread."""
         while self._interposed:
             self._interposed.popleft()()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvviz.errors import TraceError
-from kvviz.traces.lines import Request
+from kvviz.traces.lines import TraceRequest
 
 #: References per batch: at least this many, and a quarter of the blocks seen, to amortise work per block.
 MIN_BATCH_REFERENCES = 2**16
@@ -103,7 +103,7 @@ class Numbering:
         return numbers[inverse]
 
 
-def batches_of(requests: Iterable[Request], numbering: Numbering) -> Iterator[Batch]:
+def batches_of(requests: Iterable[TraceRequest], numbering: Numbering) -> Iterator[Batch]:
     """Group requests into batches. Raises `TraceError` as `Numbering` does."""
     builder = _Builder(numbering)
     for request in requests:
@@ -135,7 +135,7 @@ class _Builder:
     def is_full(self) -> bool:
         return max(len(self._hashes), len(self._inputs)) >= self._capacity
 
-    def add(self, request: Request) -> None:
+    def add(self, request: TraceRequest) -> None:
         self._hashes.extend(request.hash_ids)
         self._starts.append(len(self._hashes))
         self._inputs.append(request.input_length)

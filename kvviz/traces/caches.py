@@ -34,7 +34,7 @@ class Cache(Protocol):
         """Process the next batch. For each request, return how many blocks at the head of its chain were cached."""
 
 
-class Lru:
+class LruCache:
     """Evicts the least recently used block.
 
     A queue holds a block once for each use since its insertion. The block is evicted when its last place is reached.
@@ -99,7 +99,7 @@ def last_places(places: Numbers, num_seen: int) -> Numbers:
     return kept
 
 
-class Fifo:
+class FifoCache:
     """Evicts the block inserted first, regardless of its uses. A reinserted block counts as new."""
 
     def __init__(self, capacity: int) -> None:
@@ -125,7 +125,7 @@ class Fifo:
         return found
 
 
-class Lfu:
+class LfuCache:
     """Evicts the block used by the fewest requests since its insertion; the least recently used block on a tie."""
 
     def __init__(self, capacity: int) -> None:
@@ -161,7 +161,7 @@ class Lfu:
         return found
 
 
-class Random:
+class RandomCache:
     """Evicts a block at random: at place ⌊x × size⌋ for the next x of Python's generator with the seed.
 
     New blocks are appended. The last block moves to the place of an evicted one.

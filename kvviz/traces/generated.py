@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kvviz.errors import TraceError
 from kvviz.messages import shown
 from kvviz.traces.batches import Batch, Numbering, batches_of
-from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, Request
+from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, TraceRequest
 
 #: Length of the benchmark's trace.
 BENCH_REFERENCES, BENCH_REQUESTS = 280_000, 12_000
@@ -25,10 +25,10 @@ class Generated:
     title: str
     about: str
     seed: int
-    make: Callable[[random.Random], Iterator[Request]]
+    make: Callable[[random.Random], Iterator[TraceRequest]]
     block_size: int = DEFAULT_BLOCK_SIZE
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[TraceRequest]:
         return self.make(random.Random(self.seed))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -47,9 +47,9 @@ class _Chain:
         self.length += num_tokens
         self._full += self._ids.take(self.length // DEFAULT_BLOCK_SIZE - len(self._full))
 
-    def request(self, timestamp: float, output_length: int) -> Request:
+    def request(self, timestamp: float, output_length: int) -> TraceRequest:
         tail = self._ids.take(1) if self.length % DEFAULT_BLOCK_SIZE else []
-        return Request(timestamp, self.length, output_length, array("Q", [*self._full, *tail]))
+        return TraceRequest(timestamp, self.length, output_length, array("Q", [*self._full, *tail]))
 
 
 class _Ids:
@@ -61,14 +61,14 @@ class _Ids:
         return list(range(self._next - count, self._next))
 
 
-def _chats(chance: random.Random) -> Iterator[Request]:
+def _chats(chance: random.Random) -> Iterator[TraceRequest]:
     ids = _Ids()
     systems = []
     for length in (2_600, 5_200, 1_100, 7_800):
         system = _Chain(ids)
         system.add(length)
         systems.append(system)
-    requests: list[Request] = []
+    requests: list[TraceRequest] = []
     for _ in range(1_500):
         chat = _Chain(ids, chance.choices(systems, (50, 25, 15, 10))[0])
         now = chance.triangular(0, _DAY_MS, 0.6 * _DAY_MS)
@@ -84,11 +84,11 @@ def _chats(chance: random.Random) -> Iterator[Request]:
     yield from sorted(requests, key=lambda request: request.timestamp)
 
 
-def _agents(chance: random.Random) -> Iterator[Request]:
+def _agents(chance: random.Random) -> Iterator[TraceRequest]:
     ids = _Ids()
     tools = _Chain(ids)
     tools.add(9_000)
-    requests: list[Request] = []
+    requests: list[TraceRequest] = []
     for _ in range(90):
         task = _Chain(ids, tools)
         task.add(int(chance.lognormvariate(8.0, 0.7)))
@@ -104,9 +104,9 @@ def _agents(chance: random.Random) -> Iterator[Request]:
     yield from sorted(requests, key=lambda request: request.timestamp)
 
 
-def _documents(chance: random.Random) -> Iterator[Request]:
+def _documents(chance: random.Random) -> Iterator[TraceRequest]:
     ids = _Ids()
-    requests: list[Request] = []
+    requests: list[TraceRequest] = []
     now = 0.0
     documents: list[_Chain] = []
     for _ in range(160):
@@ -122,7 +122,7 @@ def _documents(chance: random.Random) -> Iterator[Request]:
     yield from requests
 
 
-def _bench(chance: random.Random) -> Iterator[Request]:
+def _bench(chance: random.Random) -> Iterator[TraceRequest]:
     """Chains of a tree of chats, up to the required number of references."""
     ids, left = _Ids(), BENCH_REFERENCES
     chains: list[list[int]] = []
@@ -138,7 +138,7 @@ def _bench(chance: random.Random) -> Iterator[Request]:
         chain += ids.take(length - len(chain))
         chains.append(chain)
         left -= length
-        yield Request(50.0 * number, length * DEFAULT_BLOCK_SIZE, 1, array("Q", chain))
+        yield TraceRequest(50.0 * number, length * DEFAULT_BLOCK_SIZE, 1, array("Q", chain))
 
 
 CHATS = Generated(

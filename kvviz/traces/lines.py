@@ -32,7 +32,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TraceRequest:
     """One line: `timestamp` as in the file (milliseconds in public traces), lengths in tokens, hashes below 2⁶⁴."""
 
     timestamp: float
@@ -86,7 +86,7 @@ class LineReader:
         self.is_stopped = False
         self._on_bytes, self._stop = on_bytes, stop
 
-    def read(self, file: IO[bytes], name: str) -> Iterator[Request]:
+    def read(self, file: IO[bytes], name: str) -> Iterator[TraceRequest]:
         """Read requests from an open file. Raises `TraceError` if it is truncated or has no valid request."""
         text = _text(file)
         number = 0
@@ -123,7 +123,7 @@ class LineReader:
         if self._on_bytes is not None:
             self._on_bytes(file.tell() if file.seekable() else 0)
 
-    def _request(self, line: bytes, number: int) -> Request | None:
+    def _request(self, line: bytes, number: int) -> TraceRequest | None:
         if not line.strip():
             return None
         try:
@@ -172,7 +172,7 @@ def _text(file: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=buffered) if is_gzip else buffered  # type: ignore[return-value]
 
 
-def _checked(value: Any) -> Request:
+def _checked(value: Any) -> TraceRequest:
     if not isinstance(value, dict):
         raise _Bad(f"expected a JSON object, got {shown(value)}")
     for name in ("timestamp", "input_length", "output_length", "hash_ids"):
@@ -193,7 +193,7 @@ def _checked(value: Any) -> Request:
     if wrong:
         culprit = next(each for each in ids if type(each) is not int or not 0 <= each < 2**64)
         raise _Bad(f"hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got {shown(culprit)}")
-    return Request(float(timestamp), value["input_length"], value["output_length"], hashes)
+    return TraceRequest(float(timestamp), value["input_length"], value["output_length"], hashes)
 
 
 def _check_whole(name: str, value: Any, low: int, high: int) -> None:

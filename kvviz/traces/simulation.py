@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvviz.errors import TraceError
 from kvviz.messages import shown
-from kvviz.traces.caches import Cache, Fifo, Lfu, Lru, Random
+from kvviz.traces.caches import Cache, FifoCache, LfuCache, LruCache, RandomCache
 from kvviz.traces.optimum import Optimum
 from kvviz.traces.results import Course, Result, Tally
 from kvviz.traces.sweeps import LruSweep
@@ -25,14 +25,14 @@ Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """Counts of one run, and its course over the requests."""
 
     result: Result
     course: Course
 
 
-def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: Stop = lambda: False) -> Run:
+def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: Stop = lambda: False) -> SimulationRun:
     """Run a trace through one cache of `capacity` blocks (0: unbounded).
 
     The optimum needs a `StoredTrace`. `seed` is used by the random policy. If `stop()` returns true after a batch, the
@@ -47,7 +47,7 @@ def simulate(trace: Trace, policy: str, capacity: int, *, seed: int = 0, stop: S
         tally.add(batch, found, trace.block_size)
         if stop():
             break
-    return Run(tally.result(policy, capacity, trace.block_size, cache, is_partial=stop()), tally.course)
+    return SimulationRun(tally.result(policy, capacity, trace.block_size, cache, is_partial=stop()), tally.course)
 
 
 def sweep(
@@ -70,7 +70,7 @@ def sweep(
 
 
 def sweep_lru(trace: Trace, capacities: Sequence[int], *, stop: Stop = lambda: False) -> LruSweep:
-    """Run all capacities under LRU in one pass, and count the reuse distances of the trace."""
+    """SimulationRun all capacities under LRU in one pass, and count the reuse distances of the trace."""
     one_pass = LruSweep(check_capacities(capacities))
     for batch in trace:
         one_pass.replay(batch, trace.block_size)
@@ -113,13 +113,13 @@ def _cache(trace: Trace, policy: str, capacity: int, seed: int) -> Cache:
     limit = capacity or sys.maxsize
     match policy:
         case "lru":
-            return Lru(limit)
+            return LruCache(limit)
         case "fifo":
-            return Fifo(limit)
+            return FifoCache(limit)
         case "lfu":
-            return Lfu(limit)
+            return LfuCache(limit)
         case "random":
-            return Random(limit, seed)
+            return RandomCache(limit, seed)
         case _:
             assert isinstance(trace, StoredTrace), "the optimum looks ahead"
             return Optimum(limit, trace)

@@ -15,7 +15,7 @@ NUM_POWERS = 31
 
 
 class LruSweep:
-    """For every capacity, the same counts as a direct run of `kvviz.traces.caches.Lru`.
+    """For every capacity, the same counts as a direct run of `kvviz.traces.caches.LruCache`.
 
     A cache of C blocks holds a block if its depth is at most C, so a prefix hits up to its first greater depth.
     `reuse` int64 [`NUM_POWERS` + 1]: references with a depth in (2^(i−1), 2^i]; the last bin: never used before.

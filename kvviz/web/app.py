@@ -1,4 +1,4 @@
-"""The server: `create_app(config)` makes the web application, `run(config)` serves it until it is stopped."""
+"""The server: `create_app(config)` makes the web application, `serve_app(config)` serves it until it is stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kvviz.sessions.registry import Sessions
 from kvviz.sources.controls import AddRequest
 from kvviz.sources.library import Library
 from kvviz.sources.loader import Load, LoadStatus
-from kvviz.sources.opening import load_model
+from kvviz.sources.run_factory import load_model
 from kvviz.web.assets import find_assets
 from kvviz.web.guard import Guard, SecurityHeaders
 from kvviz.web.plotly import plotly_route
@@ -147,7 +147,7 @@ def _add_pages(app: FastAPI, templates_dir: Path) -> None:
         return Response(status_code=204)
 
 
-def run(
+def serve_app(
     config: ServerConfig,
     load: Load | None = None,
     *,

@@ -57,7 +57,7 @@ class AskedModel(BaseModel):
         return Subject.of_config(config, name=self.name, num_parameters=self.num_parameters)
 
 
-class Question(BaseModel):
+class CalculatorQuestion(BaseModel):
     """One to four models, and settings by their names in `kvviz.calculator.Settings`."""
 
     model_config = _STRICT
@@ -94,7 +94,7 @@ def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
 
     @router.post("/calculator")
     async def calculator(request: Request) -> Response:
-        question = await _question(request)
+        question = await _read_question(request)
         settings = _settings(question.settings)
         return json_response(await asyncio.to_thread(_answer_of, question, settings))
 
@@ -149,7 +149,7 @@ def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
     }
 
 
-async def _question(request: Request) -> Question:
+async def _read_question(request: Request) -> CalculatorQuestion:
     """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
     body, num_bytes = bytearray(), 0
     async for chunk in request.stream():  # to its end, or the answer would not arrive
@@ -163,7 +163,7 @@ async def _question(request: Request) -> Question:
             code="too_large",
         )
     try:
-        return Question.model_validate(orjson.loads(body))
+        return CalculatorQuestion.model_validate(orjson.loads(body))
     except orjson.JSONDecodeError:
         raise RequestError("The question is no JSON; send an object as docs/memory.md describes it.") from None
     except ValidationError as error:
@@ -172,7 +172,7 @@ async def _question(request: Request) -> Question:
         raise RequestError(f"{clipped(repr(place)[1:-1])}: {fault_in_words(fault)}; see docs/memory.md.") from None
 
 
-def _answer_of(question: Question, settings: Settings) -> dict[str, Any]:
+def _answer_of(question: CalculatorQuestion, settings: Settings) -> dict[str, Any]:
     return calculate([asked.subject() for asked in question.models], settings)
 
 

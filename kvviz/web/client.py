@@ -39,8 +39,8 @@ class Client:
         self._limits = sessions.limits
         self._wake = asyncio.Event()
         self._replies: list[dict[str, Any]] = []
-        self._room = asyncio.Event()  # few enough replies wait to be sent, so commands are read
-        self._room.set()
+        self._has_capacity = asyncio.Event()  # few enough replies wait to be sent, so commands are read
+        self._has_capacity.set()
         self._num_pending = 0
         self._status = b""
         self._pushed_step = 0
@@ -67,7 +67,7 @@ class Client:
 
     async def _read(self) -> None:
         while True:
-            await self._room.wait()
+            await self._has_capacity.wait()
             message = await self._websocket.receive()
             if message["type"] == "websocket.disconnect":
                 return
@@ -126,7 +126,7 @@ class Client:
         else:
             self._replies.append({"type": "ack", "id": message_id, "result": outcome})
         if len(self._replies) >= self._limits.max_pending_commands:
-            self._room.clear()
+            self._has_capacity.clear()
         self._wake.set()
 
     def _subscribe(self, command: Subscribe) -> None:
@@ -168,7 +168,7 @@ class Client:
         at_head = await self._send_records()
         for reply in replies:
             await self._send(reply)
-        self._room.set()
+        self._has_capacity.set()
         if failure is not None and failure[0] != self._num_failures:
             self._num_failures = failure[0]
             await self._send({"type": "error", "id": None, **error_json(failure[1])})

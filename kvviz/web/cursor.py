@@ -53,22 +53,22 @@ class Cursor:
             "checkpoint": checkpoint,
         }
 
-    def next_records(self, limit: int) -> Batch | None:
+    def next_records(self, limit: int) -> RecordBatch | None:
         """The next records, at most `limit`; empty at the head; None when the log no longer has the next one."""
         encoded = self.log.encoded(self.seq, limit)
         if encoded and _seq_of(encoded[0]) != self.seq + 1:
             return None
         key = (self.log.log_id, self.seq, len(encoded))
-        batch: Batch | None = self._session.batches.get(key)
+        batch: RecordBatch | None = self._session.batches.get(key)
         if batch is None:
-            batch = Batch(len(encoded), _records_message(encoded))
+            batch = RecordBatch(len(encoded), _records_message(encoded))
             self._session.batches.put(key, batch)
         self.seq += len(encoded)
         return batch
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """Some records as one message, encoded once for all clients that are at the same place."""
 
     num_records: int

@@ -63,7 +63,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, host: str, allow_hosts: Iterable[str] = ()) -> None:
         self._app = app
-        self._names = {_plain(name) for name in ("localhost", host, *allow_hosts)}
+        self._names = {_normalised(name) for name in ("localhost", host, *allow_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -118,7 +118,7 @@ def _split_host(text: str) -> tuple[str, int | None] | None:
         name, port = parts.hostname, parts.port
     except ValueError:
         return None
-    return (_plain(name), port) if name else None
+    return (_normalised(name), port) if name else None
 
 
 def _same_origin(origin: str, name: str, port: int | None) -> bool:
@@ -130,10 +130,10 @@ def _same_origin(origin: str, name: str, port: int | None) -> bool:
     if parts.scheme not in _DEFAULT_PORTS or not origin_name or parts.path or parts.query or parts.username:
         return False
     default = _DEFAULT_PORTS[parts.scheme]
-    return _plain(origin_name) == name and (origin_port or default) == (port or default)
+    return _normalised(origin_name) == name and (origin_port or default) == (port or default)
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return name.strip("[]").rstrip(".").lower()
 
 

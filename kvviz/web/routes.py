@@ -16,7 +16,8 @@ from kvviz.errors import MissingError, RecordingError
 from kvviz.log.frames import FrameSource
 from kvviz.sessions.registry import Sessions
 from kvviz.sessions.session import Session
-from kvviz.sources.controls import MAX_COLUMNS, MAX_ID
+from kvviz.sources.controls import MAX_COLUMNS
+from kvviz.sources.run_settings import MAX_ID
 from kvviz.web.bodies import save_body
 from kvviz.web.calculator_routes import add_memory_routes
 from kvviz.web.replies import NO_STORE, json_response

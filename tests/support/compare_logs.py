@@ -59,7 +59,7 @@ FOUR = (
 HARM = {"int4": 0.05, "int8": 0.003, "fp16": 0.0001, "window": 0.4, "sinks": 0.2, "mqa": 2.0}
 
 
-def choices() -> list[dict[str, Any]]:
+def lane_choices() -> list[dict[str, Any]]:
     """A menu of lanes as a live header has it."""
     budget = [{"name": "budget", "title": "Entries kept", "default": 64, "low": 4, "high": 4096}]
     recent = [{"name": "recent", "title": "Recent kept in full", "default": 16, "low": 0, "high": 128}]
@@ -208,7 +208,7 @@ def compare_log(
     numbered = [{"index": index, **one} for index, one in enumerate(lanes)]
     made_header = {**header(config), "lanes": numbered, "capabilities": list(capabilities)}
     if "commands" in capabilities:
-        made_header["lane_choices"] = choices()
+        made_header["lane_choices"] = lane_choices()
     return made_header, log.records()
 
 

@@ -20,9 +20,9 @@ from kvviz.log.event_log import EventLog
 from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
 from kvviz.log.recording import write_recording
 from kvviz.model.prompt import PromptRequest
-from kvviz.sources.controls import RunSettings
-from kvviz.sources.live_model import LiveModel, OpenModel
+from kvviz.sources.live_model import LiveModel, RunFactory
 from kvviz.sources.loader import Progress
+from kvviz.sources.run_settings import RunSettings
 
 NUM_LAYERS = 4
 POISON = 99_999
@@ -209,7 +209,7 @@ class FakeModel:
 def fake_load(forward_s: float = 0.0, delay_s: float = 0.0, max_records: int = 100_000) -> Any:
     """What `create_app` takes as `load`."""
 
-    def load(progress: Progress) -> OpenModel:
+    def load(progress: Progress) -> RunFactory:
         for percent in range(0, 100, 20):
             progress("loading", percent / 100, f"{percent} %")
             time.sleep(delay_s / 5)

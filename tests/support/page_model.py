@@ -18,9 +18,9 @@ from kvviz.log.event_log import EventLog
 from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
 from kvviz.log.recording import write_recording
 from kvviz.model.prompt import PromptRequest
-from kvviz.sources.controls import RunSettings
-from kvviz.sources.live import LiveModel, OpenModel
+from kvviz.sources.live import LiveModel, RunFactory
 from kvviz.sources.loader import Progress
+from kvviz.sources.run_settings import RunSettings
 from tests.support.page_logs import FakeRunner, WordText, header
 
 NUM_LAYERS = 6
@@ -185,7 +185,7 @@ class PageModel:
 def page_load(forward_s: float = 0.0, gate: threading.Event | None = None, num_layers: int = NUM_LAYERS) -> Any:
     """What `create_app` takes as `load`; it is at 43 % until `gate` is set."""
 
-    def load(progress: Progress) -> OpenModel:
+    def load(progress: Progress) -> RunFactory:
         progress("loading", 0.43, "Loading")
         if gate:
             gate.wait(60)

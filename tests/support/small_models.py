@@ -12,6 +12,7 @@ from kvviz.engine import Engine
 from kvviz.log.event_log import EventLog
 from kvviz.model.forward import ModelRunner
 from kvviz.model.instrumented import InstrumentedModel
+from kvviz.model.paged_cache import PagedCache
 
 # One thread: these models are so small that threads waiting for each other would cost more than they compute.
 torch.set_num_threads(1)
@@ -98,7 +99,7 @@ class PagedRun:
 
     def _emit(self, event: object) -> int:
         if event.type == "block_allocated":  # type: ignore[attr-defined]
-            self.runner.cache.fill_block(event.block_id, float("nan"))  # type: ignore[attr-defined]
+            fill_block(self.runner.cache, event.block_id)  # type: ignore[attr-defined]
         return self.log.append(event)  # type: ignore[arg-type]
 
     def __call__(self, token_ids: list[int], count: int, **options: object) -> list[int]:
@@ -132,6 +133,12 @@ FILLED_KINDS: dict[str, dict[str, object]] = {
     "gpt2": dict(OLD_SIZES),
     "deepseek_v3": {**LATENT, "q_lora_rank": 24, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
 }
+
+
+def fill_block(cache: PagedCache, block_id: int) -> None:
+    """Overwrite every entry of a block with NaN, so that a test can prove it is not read."""
+    for store in (*cache.keys.values(), *cache.values.values()):
+        store[block_id] = float("nan")
 
 
 class BatchRun:
@@ -177,17 +184,17 @@ class BatchRun:
             case "token_sampled":
                 self.tokens[event.request_id].append(event.token_id)
             case "block_allocated":
-                cache.fill_block(event.block_id, nothing)
+                fill_block(cache, event.block_id)
             case "block_copied":
                 for keys in (*cache.keys.values(), *cache.values.values()):
                     keys[event.block_id, :, event.num_tokens :] = nothing
             case "blocks_released":
                 for block_id in event.prepended:
-                    cache.fill_block(block_id, nothing)
+                    fill_block(cache, block_id)
             case "host_evicted":
-                cache.fill_host_block(event.host_id, nothing)
+                cache.host[event.host_id] = nothing
             case "blocks_swapped_in":
                 for host_id in event.host_ids:
-                    cache.fill_host_block(host_id, nothing)
+                    cache.host[host_id] = nothing
             case "block_fetched":
-                cache.fill_host_block(event.host_id, nothing)
+                cache.host[event.host_id] = nothing

@@ -84,8 +84,8 @@ class Latent(Codec):
     ) -> tuple[torch.Tensor, ...]:
         """[n, 1, t, r]."""
         projection = self._projections[layer]
-        plain = self._rotation.rotate(keys.float(), -positions[:, None])
-        rows = _rows(plain, values.float())
+        unrotated = self._rotation.rotate(keys.float(), -positions[:, None])
+        rows = _rows(unrotated, values.float())
         return (((rows - projection.mean) @ projection.down)[:, None].to(self.dtype),)
 
     def decode(
@@ -96,9 +96,9 @@ class Latent(Codec):
         (latents,) = parts
         rows = torch.addmm(projection.mean, latents.float().flatten(0, 2), projection.up)
         key_width = _widths(geometry)[0]
-        plain = rows[:, :key_width].reshape(*positions.shape, *geometry.key_shape).transpose(1, 2)
+        unrotated = rows[:, :key_width].reshape(*positions.shape, *geometry.key_shape).transpose(1, 2)
         values = rows[:, key_width:].reshape(*positions.shape, *geometry.value_shape).transpose(1, 2)
-        return self._rotation.rotate(plain, positions[:, None]).to(self.dtype), values.to(self.dtype)
+        return self._rotation.rotate(unrotated, positions[:, None]).to(self.dtype), values.to(self.dtype)
 
 
 def _widths(layer: LayerGeometry) -> tuple[int, int]:

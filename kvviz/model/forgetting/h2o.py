@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, highest
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, ForgettingPolicy, LayerView, highest
 
 
 @POLICIES.register
-class HeavyHitters(Policy):
+class HeavyHitters(ForgettingPolicy):
     """Keeps in each head half a budget of the newest entries, and half of the others with the highest sums."""
 
     name = "h2o"

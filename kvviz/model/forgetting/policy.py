@@ -24,7 +24,7 @@ class LayerView:
     - `positions` [h, T]: positions of the entries left in each KV head, ascending, including the step's new ones.
     - `weights` [h, T]: softmax weights from the watched queries of this step, summed over those queries and over the
       query heads that share a KV head.
-    - `scores` [h, T]: the values last returned by `Policy.score`, 0 for new entries.
+    - `scores` [h, T]: the values last returned by `ForgettingPolicy.score`, 0 for new entries.
     - `num_queries`: number of watched queries.
     - `prompt_length`, `num_tokens`: tokens of the prompt, and tokens computed after this step.
     """
@@ -42,7 +42,7 @@ class LayerView:
         return self.num_tokens == self.prompt_length
 
 
-class Policy(Choice):
+class ForgettingPolicy(Choice):
     """Chooses after each step, layer by layer, which entries stay.
 
     - `chooses_by`: whether all layers, or all heads of a layer, keep the same positions.
@@ -79,4 +79,4 @@ def highest(scores: torch.Tensor, count: int) -> torch.Tensor:
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, order[:, :count], True)
 
 
-POLICIES: Registry[Policy] = Registry()
+POLICIES: Registry[ForgettingPolicy] = Registry()

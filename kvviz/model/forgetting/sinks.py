@@ -6,11 +6,11 @@ import torch
 
 from kvviz.errors import ConfigError
 from kvviz.model.choices import Option
-from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, ForgettingPolicy, LayerView
 
 
 @POLICIES.register
-class Sinks(Policy):
+class Sinks(ForgettingPolicy):
     """Keeps the first `start` positions and the newest `budget` - `start` entries, at consecutive positions."""
 
     name = "sinks"

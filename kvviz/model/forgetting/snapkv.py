@@ -7,11 +7,11 @@ from torch.nn.functional import avg_pool1d
 
 from kvviz.errors import ConfigError
 from kvviz.model.choices import Option
-from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, highest
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, ForgettingPolicy, LayerView, highest
 
 
 @POLICIES.register
-class SnapKV(Policy):
+class SnapKV(ForgettingPolicy):
     """Keeps in each head the last `window` entries of the prompt and those they attend to, `budget` in all."""
 
     name = "snapkv"

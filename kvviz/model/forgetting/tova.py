@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy, highest
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, ForgettingPolicy, LayerView, highest
 
 
 @POLICIES.register
-class Tova(Policy):
+class Tova(ForgettingPolicy):
     """Keeps the `budget` entries with the most attention from the last query, the same ones in all heads of a layer."""
 
     name = "tova"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from kvviz.model.forgetting.policy import BUDGET, POLICIES, LayerView, Policy
+from kvviz.model.forgetting.policy import BUDGET, POLICIES, ForgettingPolicy, LayerView
 
 
 @POLICIES.register
-class Window(Policy):
+class Window(ForgettingPolicy):
     """Each query sees the newest `budget` tokens, including itself."""
 
     name = "window"

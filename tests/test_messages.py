@@ -15,7 +15,8 @@ import pytest
 from kvviz.errors import RecordingError, RequestError
 from kvviz.log.recording import Recording, write_recording
 from kvviz.messages import shown
-from kvviz.sources.controls import MAX_ID, RunSettings, Start, parse_command
+from kvviz.sources.controls import Start, parse_command
+from kvviz.sources.run_settings import MAX_ID, RunSettings
 from tests.support.fake_model import fake_load
 from tests.support.page_logs import make_log
 from tests.support.running import running

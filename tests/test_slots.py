@@ -1,4 +1,4 @@
-"""The slot ledger: an entry is found while it is there and "gone since step s" afterwards."""
+"""Pool slots: an entry is found while it is there and "gone since step s" afterwards."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ def written(request_id: int, positions: range, slots: range) -> Event:
     )
 
 
-def ledger_of(*events: Event, max_writes: int = 100) -> Slots:
-    ledger = Slots(4, 2, max_writes=max_writes)
+def slots_of(*events: Event, max_writes: int = 100) -> Slots:
+    slots = Slots(4, 2, max_writes=max_writes)
     for seq, event in enumerate(events):
-        ledger.apply(seq, event)
-    return ledger
+        slots.apply(seq, event)
+    return slots
 
 
-def code_of(ledger: Slots, request_id: int, position: int, write_seq: int) -> tuple[str, int | None]:
+def code_of(slots: Slots, request_id: int, position: int, write_seq: int) -> tuple[str, int | None]:
     with pytest.raises(MissingError) as caught:
-        ledger.slot_of(request_id, position, write_seq)
+        slots.slot_of(request_id, position, write_seq)
     return caught.value.code, caught.value.details.get("since_step")
 
 
 def test_an_entry_is_found_under_its_write() -> None:
-    ledger = ledger_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
-    assert ledger.slot_of(0, 6, 2) == 4
-    assert ledger.slot_of(0, 7, 2) == 5
-    assert ledger.slot_seq.tolist() == [-1, -1, -1, -1, 2, 2, -1, -1]
+    slots = slots_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
+    assert slots.slot_of(0, 6, 2) == 4
+    assert slots.slot_of(0, 7, 2) == 5
+    assert slots.slot_seq.tolist() == [-1, -1, -1, -1, 2, 2, -1, -1]
 
 
 @pytest.mark.parametrize(
     ("request_id", "position", "write_seq"), [(0, 5, 2), (0, 8, 2), (1, 6, 2), (0, 6, 1), (0, 6, 9)]
 )
 def test_what_was_never_written_is_no_entry(request_id: int, position: int, write_seq: int) -> None:
-    ledger = ledger_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
-    assert code_of(ledger, request_id, position, write_seq) == ("no_such_entry", None)
+    slots = slots_of(step(1), taken(2), written(0, range(6, 8), range(4, 6)))
+    assert code_of(slots, request_id, position, write_seq) == ("no_such_entry", None)
 
 
 def test_an_entry_is_gone_from_the_moment_its_block_is_handed_out() -> None:
     events = [step(1), taken(0), written(0, range(2), range(2)), step(2), taken(0, 1)]
-    ledger = ledger_of(*events)
-    assert code_of(ledger, 0, 0, 2) == ("gone", 2)
-    assert ledger.slot_seq[:2].tolist() == [-1, -1]
-    ledger = ledger_of(*events, written(1, range(1), range(1)), step(3), taken(0, 2), written(2, range(2), range(2)))
-    assert code_of(ledger, 0, 0, 2) == ("gone", 2), "the first time counts"
-    assert code_of(ledger, 1, 0, 5) == ("gone", 3)
-    assert ledger.slot_of(2, 1, 8) == 1
+    slots = slots_of(*events)
+    assert code_of(slots, 0, 0, 2) == ("gone", 2)
+    assert slots.slot_seq[:2].tolist() == [-1, -1]
+    slots = slots_of(*events, written(1, range(1), range(1)), step(3), taken(0, 2), written(2, range(2), range(2)))
+    assert code_of(slots, 0, 0, 2) == ("gone", 2), "the first time counts"
+    assert code_of(slots, 1, 0, 5) == ("gone", 3)
+    assert slots.slot_of(2, 1, 8) == 1
 
 
 def test_a_block_that_comes_back_to_the_place_of_another_is_told_from_it() -> None:
@@ -86,7 +86,7 @@ def test_a_block_that_comes_back_to_the_place_of_another_is_told_from_it() -> No
         "num_bytes": 1,
         "copy_us": 1,
     }
-    ledger = ledger_of(
+    slots = slots_of(
         step(1),
         taken(0),
         taken(1),
@@ -96,40 +96,40 @@ def test_a_block_that_comes_back_to_the_place_of_another_is_told_from_it() -> No
         taken(0),
         BlocksSwappedIn(block_ids=(1, 0), **moved),
     )
-    assert [ledger.slot_of(0, position, 3) for position in range(4)] == [2, 3, 0, 1]
-    assert ledger.holds(np.array([2, 3, 0, 1]), np.full(4, 3), np.arange(4))
-    assert not ledger.holds(np.arange(4), np.full(4, 3), np.arange(4))
+    assert [slots.slot_of(0, position, 3) for position in range(4)] == [2, 3, 0, 1]
+    assert slots.holds(np.array([2, 3, 0, 1]), np.full(4, 3), np.arange(4))
+    assert not slots.holds(np.arange(4), np.full(4, 3), np.arange(4))
 
 
 def test_only_so_many_writes_can_be_asked_for() -> None:
     events: list[Event] = [step(1), taken(0), taken(1)]
     events += [written(0, range(position, position + 1), range(position, position + 1)) for position in range(4)]
-    ledger = ledger_of(*events, max_writes=2)
-    assert code_of(ledger, 0, 1, 4) == ("no_such_entry", None)
-    assert ledger.slot_of(0, 2, 5) == 2
-    assert ledger.slot_seq[:4].tolist() == [3, 4, 5, 6]
+    slots = slots_of(*events, max_writes=2)
+    assert code_of(slots, 0, 1, 4) == ("no_such_entry", None)
+    assert slots.slot_of(0, 2, 5) == 2
+    assert slots.slot_seq[:4].tolist() == [3, 4, 5, 6]
 
 
 def test_it_does_not_grow_once_its_writes_are_full() -> None:
-    ledger = Slots(2, 1, max_writes=10)
+    slots = Slots(2, 1, max_writes=10)
     for seq in range(0, 3_000, 3):
-        ledger.apply(seq, step(seq // 3 + 1))
-        ledger.apply(seq + 1, taken(seq % 2, seq))
-        ledger.apply(seq + 2, written(seq, range(1), range(seq % 2, seq % 2 + 1)))
-    assert len(ledger._writes) == len(ledger._order) == 10
-    assert sum(map(len, ledger._taken)) <= 12
-    assert ledger.slot_of(2_994, 0, 2_996) == 0
-    assert code_of(ledger, 2_982, 0, 2_984) == ("gone", 997)
+        slots.apply(seq, step(seq // 3 + 1))
+        slots.apply(seq + 1, taken(seq % 2, seq))
+        slots.apply(seq + 2, written(seq, range(1), range(seq % 2, seq % 2 + 1)))
+    assert len(slots._writes) == len(slots._order) == 10
+    assert sum(map(len, slots._taken)) <= 12
+    assert slots.slot_of(2_994, 0, 2_996) == 0
+    assert code_of(slots, 2_982, 0, 2_984) == ("gone", 997)
 
 
 @pytest.mark.parametrize("window", [None, 5])
 def test_it_agrees_with_the_world_through_a_run(window: int | None) -> None:
-    """Where the world shows an entry, the ledger finds it in that very slot; where another is, it is gone."""
+    """Where the world shows an entry, the slots finds it in that very slot; where another is, it is gone."""
     config, events = busy_log(60, window=window)
-    ledger, world = Slots(config.num_blocks, config.block_size), World(config.num_blocks, config.block_size)
+    slots, world = Slots(config.num_blocks, config.block_size), World(config.num_blocks, config.block_size)
     everything: dict[tuple[int, int, int], int] = {}
     for record, event in zip(as_records(events), events, strict=True):
-        ledger.apply(record[0], event)
+        slots.apply(record[0], event)
         world.apply(record)
         if isinstance(event, KvWritten):
             for position, slot in zip(event.positions, event.slots, strict=True):
@@ -138,14 +138,14 @@ def test_it_agrees_with_the_world_through_a_run(window: int | None) -> None:
             continue
         shown = {(request, position, seq): slot for slot, (request, position, seq, _) in world.slots.items()}
         for entry, slot in shown.items():
-            assert ledger.slot_of(*entry) == slot
+            assert slots.slot_of(*entry) == slot
         for entry, slot in everything.items():
-            if ledger.slot_seq[slot] == entry[2]:
-                assert ledger.slot_of(*entry) == slot
+            if slots.slot_seq[slot] == entry[2]:
+                assert slots.slot_of(*entry) == slot
             else:
-                kind, since = code_of(ledger, *entry)
+                kind, since = code_of(slots, *entry)
                 assert kind == "gone"
                 assert since is not None
                 assert since <= world.step
                 assert entry not in shown
-    assert np.count_nonzero(ledger.slot_seq >= 0) >= len(world.slots)
+    assert np.count_nonzero(slots.slot_seq >= 0) >= len(world.slots)
