@@ -1,4 +1,4 @@
-/** Asking the server: each model by itself, so that a refused one leaves the others; the last question wins. */
+/** Requests to the server, one per model, so that a rejected model doesn't affect the others. Only the latest request counts. */
 
 /** @import { Asked, Choices, Reply, Settings } from './types.d.ts' */
 
@@ -6,7 +6,7 @@ const ADDRESS = 'api/calculator';
 const PAUSE_MS = 30;
 const RETRY_MS = 2000;
 
-/** The server cannot be reached. */
+/** The server can't be reached. */
 export class Gone extends Error {}
 
 /** @returns {Promise<Choices>} what can be chosen. Throws `Gone`. */
@@ -15,8 +15,8 @@ export async function getChoices() {
 }
 
 /**
- * `onReplies` gets what came, in the order of the models; `onWait` is told when a question is out and when it is not;
- * `onGone` when the server does not answer (it is then asked again and again) and when it does again.
+ * `onReplies` gets the replies in the order of the models. `onWait` is called when a request starts and ends. `onGone`
+ * is called when the server stops responding, which starts retries, and when it responds again.
  */
 export class Asker {
   /** @type {AbortController|null} */

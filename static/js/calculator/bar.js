@@ -1,4 +1,4 @@
-/** The memory of the cards as one bar: weights, overhead, the batch's cache, what is free, what is not used, what is too much. */
+/** The memory of the GPUs as one bar: weights, overhead, the batch's cache, free, reserved and missing memory. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setText } from '../ui/dom.js';
 import { count, fill, percent } from '../ui/format.js';
@@ -6,7 +6,7 @@ import { both, exact } from './units.js';
 /** @import { Answer } from './types.d.ts' */
 /** @typedef {{name: 'weights'|'overhead'|'cache'|'free'|'unused'|'beyond', bytes: number}} Part */
 
-/** What the bar is made of, from left to right. `beyond` is what the rest has no room for. Pure.
+/** The parts of the bar, from left to right. `beyond` is the part that exceeds the memory. Pure.
  * @param {Answer} answer @returns {Part[]} */
 export function partsOf({ settings, machine, models: [model] }) {
   const found = model.capacity;
@@ -50,8 +50,11 @@ export class Bar {
   }
 }
 
-/** What is drawn when it does not fit: all that is asked for, to the usable memory as it is, beyond it as too much.
- * @param {Part[]} parts @param {number} usable @returns {Part[]} */
+/**
+ * If the batch doesn't fit, everything it needs is drawn: up to the usable memory normally, and the excess as too
+ * much.
+ * @param {Part[]} parts @param {number} usable @returns {Part[]}
+ */
 function overfull(parts, usable) {
   /** @type {Part[]} */
   const out = [];
@@ -65,7 +68,7 @@ function overfull(parts, usable) {
   return [...out, { name: 'beyond', bytes: Math.max(0, at - usable) }];
 }
 
-/** How several cards share heads, and what the batch takes with what is missing. @param {Answer} answer @returns {string} */
+/** How several GPUs share heads, and what the batch takes, or lacks. @param {Answer} answer @returns {string} */
 function splitText({ settings, machine, models: [model] }) {
   const found = model.capacity;
   if (!machine || !found) return machine ? t.bar.unknown : t.bar.choose;

@@ -1,4 +1,4 @@
-/** Up to four models side by side, one a row. */
+/** Up to four models side by side, one per row. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
 import { binary, count } from '../ui/format.js';

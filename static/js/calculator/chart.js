@@ -1,4 +1,4 @@
-/** Bytes over the context or over the batch, for up to four models, against the memory of the cards. */
+/** Bytes by context or by batch, for up to four models, with the memory of the GPUs as a limit. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
 import { binary, count, fill, thousands } from '../ui/format.js';
@@ -8,13 +8,14 @@ import { COLORS, DASHES, LETTERS } from './mark.js';
 import { both } from './units.js';
 /** @import { State } from './state.js' */
 /** @import { Answer, Reply } from './types.d.ts' */
-/** One model's line: `rest` are weights and overhead in it. @typedef {{index: number, name: string, x: number[], y: number[], rest: number}} Line */
+/** One model's line. `rest` is the weights and the overhead included in it.
+ * @typedef {{index: number, name: string, x: number[], y: number[], rest: number}} Line */
 
 const MAX_TICKS = 9;
 const HEADROOM = 1.15;
 const BYTE_POWER = 2;
 
-/** The lines of what was answered. @param {Reply[]} replies @param {State} state @returns {Line[]} */
+/** The lines of the answer. @param {Reply[]} replies @param {State} state @returns {Line[]} */
 function linesOf(replies, state) {
   const { over, weights } = state.view;
   return replies.flatMap(({ answer }, index) => {
@@ -26,7 +27,7 @@ function linesOf(replies, state) {
   });
 }
 
-/** Where the line is that the cache may not cross: the usable memory, or what the chosen model's weights leave of it.
+/** The limit for the cache: the usable memory, or the part of it that the chosen model's weights leave.
  * @param {Answer|null} answer @param {boolean} weights @returns {number|null} */
 function limitOf(answer, weights) {
   const found = answer?.models[0].capacity;
@@ -49,7 +50,8 @@ export class Chart {
     this.element = h('section', { class: 'calc-chart', 'aria-label': t.chart.label }, h('div', { class: 'cluster calc-chart-head' }, this.title, options), this.root);
   }
 
-  /** Two buttons of which one is pressed. @template {string} T @param {string} label @param {T[]} values @param {Record<T, string>} texts @param {() => T} read @param {(value: T) => void} write */
+  /** Two buttons, one of them pressed.
+   * @template {string} T @param {string} label @param {T[]} values @param {Record<T, string>} texts @param {() => T} read @param {(value: T) => void} write */
   #toggle(label, values, texts, read, write) {
     const buttons = values.map((value) => h('button', { type: 'button', 'aria-pressed': String(read() === value), on: { click: () => write(value) } }, texts[value]));
     this.state.changes.on(() => buttons.forEach((button, index) => button.setAttribute('aria-pressed', String(read() === values[index]))));
@@ -74,7 +76,7 @@ export class Chart {
     void this.plot.draw(this.#traces(lines, settings[over], limit), this.#layout(lines, settings[over], limit, answer));
   }
 
-  /** What the lines count, beside K and V. @param {Reply[]} replies @param {number} gpus */
+  /** What the lines include besides K and V. @param {Reply[]} replies @param {number} gpus */
   #counted(replies, gpus) {
     const more = replies.some(({ answer }) => answer?.models[0].fixed_state || answer?.models[0].indexer_bytes_per_token);
     const what = more ? t.chart.kept : t.chart.cache;
@@ -150,7 +152,7 @@ function evenTicks(high, write) {
   return { tickvals, ticktext: tickvals.map(write) };
 }
 
-/** Powers of two, as many as there is room for. @param {number} low @param {number} high */
+/** Powers of two, as many as fit. @param {number} low @param {number} high */
 function axisY(low, high) {
   const first = Math.floor(Math.log2(low));
   const last = Math.floor(Math.log2(high));
@@ -160,7 +162,7 @@ function axisY(low, high) {
   return { type: 'log', range: [Math.log10(2 ** first), Math.log10(high)], tickmode: 'array', tickvals, ticktext: tickvals.map((value) => byteText(value)) };
 }
 
-/** By x, a column for each line, nothing where a line has no point. @param {Line[]} lines @returns {(number|null)[][]} */
+/** Rows by x with a column per line; empty where a line has no point. @param {Line[]} lines @returns {(number|null)[][]} */
 function rowsOf(lines) {
   const xs = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   return xs.map((x) => [x, ...lines.map((line) => line.y[line.x.indexOf(x)] ?? null)]);

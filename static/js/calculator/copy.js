@@ -1,4 +1,4 @@
-/** The answer to take away: as text, CSV and JSON, and the link that opens it again. */
+/** Copies the answer as text, CSV or JSON, or the link that opens it again. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
 import { count, fill } from '../ui/format.js';
@@ -12,7 +12,7 @@ const FORMATS = /** @type {Format[]} */ (['link', 'text', 'csv', 'json']);
 const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_token', 'total_bytes', 'total_bytes_blocks', 'total_bytes_window_ignored', 'uncompressed_bytes_per_token', 'indexer_bytes_per_token']);
 const FOUND = /** @type {const} */ (['usable_bytes', 'weight_bytes', 'overhead_bytes', 'kv_budget_bytes', 'bytes_per_sequence', 'bytes_per_further_sequence', 'shared_prefix_bytes', 'fixed_state_bytes', 'batch_bytes', 'kv_heads_per_gpu', 'copies', 'max_sequences', 'max_sequences_without_prefix', 'tokens', 'longest_context', 'tokens_per_s', 'cost_per_million_tokens']);
 
-/** Browsers refuse an address that changes more than a hundred times in half a minute. */
+/** Browsers reject more than a hundred changes of the URL in half a minute. */
 const ADDRESS_MS = 350;
 
 /** @param {Reply[]} replies @returns {Answer[]} */
@@ -26,7 +26,7 @@ function jsonOf(replies) {
   return `${JSON.stringify({ settings: answers[0]?.settings, machine: answers[0]?.machine, models: answers.map((answer) => answer.models[0]) }, null, 1)}\n`;
 }
 
-/** A row for each model, a column for each setting and figure, by the names of the API. @param {Reply[]} replies @returns {string} */
+/** A row per model and a column per setting and figure, named as in the API. @param {Reply[]} replies @returns {string} */
 function csvOf(replies) {
   const answers = answersOf(replies);
   const settings = /** @type {(keyof import('./types.d.ts').Settings)[]} */ (Object.keys(answers[0]?.settings ?? {}));
@@ -36,7 +36,7 @@ function csvOf(replies) {
   return toCsv({ caption: '', headers: ['name', 'kind', ...settings, ...SIZES, 'fixed_state_total_bytes', ...FOUND], rows });
 }
 
-/** In sentences. @param {Reply[]} replies @param {string} link @returns {string} */
+/** The answer in sentences. @param {Reply[]} replies @param {string} link @returns {string} */
 export function textOf(replies, link) {
   const parts = answersOf(replies).map(({ settings, machine, models: [model] }) => {
     const lines = [
@@ -69,7 +69,7 @@ export class CopyBar {
     this.element = h('div', { class: 'cluster calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'fine-note calc-hint' }, t.copy.label), this.buttons);
   }
 
-  /** Put the state into the address, or say that it does not go in. @param {string} query */
+  /** Writes the state to the URL, or reports that it doesn't fit. @param {string} query */
   address(query) {
     const url = new URL(query, location.href);
     const fits = url.href.length <= MAX_LINK;

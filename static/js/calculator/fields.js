@@ -1,4 +1,4 @@
-/** The inputs of the calculator: a number that may be written as people do, a choice, and the sentence beside either. */
+/** The inputs of the calculator: numbers in everyday notation, choices, and the message next to each. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -7,13 +7,13 @@ import { clip } from '../ui/text.js';
 const MAX_SHOWN = 40;
 
 /**
- * `read` makes a number of a text or null; `write` the other way round. `optional`: an empty field is null. `step`: by
- * which the arrow keys change it. `value` may be what an address had, which then is shown as it is.
+ * `read` parses a text to a number or null; `write` is its inverse. `optional`: an empty field is null. `step`:
+ * increment of the arrow keys. `value` may come from a URL and is then shown as it is.
  * @typedef {{name: string, label: string, read: (text: string) => number|null, write: (value: number) => string, onValue: (value: number|null) => void,
  *   expected: string, unit?: string, hint?: string, optional?: boolean, step?: number}} NumberOptions
  */
 
-/** What a field and a choice have in common: a label, a control and a sentence below. */
+/** The common part of a field and a choice: a label, a control and a message below. */
 class Field {
   /** @param {string} name @param {string} label @param {HTMLInputElement|HTMLSelectElement} control @param {string} [unit] @param {string} [hint] */
   constructor(name, label, control, unit, hint) {
@@ -28,7 +28,7 @@ class Field {
       hint && h('p', { class: 'fine-note calc-hint', id: `calc-${name}-hint` }, hint), this.sentence);
   }
 
-  /** Say what is wrong, or with null that nothing is. @param {string|null} message */
+  /** Shows an error, or clears it with null. @param {string|null} message */
   fault(message) {
     setText(this.sentence, message ?? '');
     this.sentence.hidden = message === null;
@@ -53,7 +53,7 @@ export class NumberField extends Field {
     input.addEventListener('keydown', (event) => this.#key(event));
   }
 
-  /** What is typed, or undefined when it is no number. @returns {number|null|undefined} */
+  /** The typed value, or undefined if it isn't a number. @returns {number|null|undefined} */
   get value() {
     const text = this.input.value;
     if (text.trim() === '') return this.options.optional ? null : undefined;
@@ -83,7 +83,7 @@ export class NumberField extends Field {
     this.#typed();
   }
 
-  /** Show a value, unless a person is typing here. @param {number|string|null} value */
+  /** Shows a value, unless the user is typing. @param {number|string|null} value */
   show(value) {
     if (document.activeElement === this.input) return;
     const text = value === null ? '' : typeof value === 'number' ? this.options.write(value) : value;
@@ -100,7 +100,7 @@ export class ChoiceField extends Field {
     select.addEventListener('change', () => onValue(select.value));
   }
 
-  /** A value that is no choice, as of an address, shows as nothing chosen. @param {string} value */
+  /** A value that isn't among the choices, as from a URL, selects nothing. @param {string} value */
   show(value) {
     if (this.select.value !== value) this.select.value = value;
   }

@@ -1,4 +1,4 @@
-/** The formula of each group of layers with this model's numbers; a term lights up what it counts in the picture. */
+/** The formula of each group of layers with this model's numbers. A term highlights what it counts in the picture. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replaceButtons, setText } from '../ui/dom.js';
 import { count, fill, grouped } from '../ui/format.js';

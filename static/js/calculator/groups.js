@@ -1,4 +1,4 @@
-/** The groups of layers as a table: what each keeps, what one more token costs, and what all of it takes. */
+/** The groups of layers as a table: cached tokens, bytes of one more token, and total bytes. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
 import { binary, count, decimal, fill } from '../ui/format.js';

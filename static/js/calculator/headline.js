@@ -1,4 +1,4 @@
-/** The answer in the first second: the cache in the largest figure, a token's bytes, what fits, how fast at most. */
+/** The main figures: the cache as the largest, then bytes per token, what fits, and the maximum speed. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setText } from '../ui/dom.js';
 import { binary, count, decimal, fill, three } from '../ui/format.js';
@@ -32,7 +32,7 @@ function figure(name, label, value, below, className = '') {
   return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', {}, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'note calc-below' }, line)));
 }
 
-/** The same size in other units; of a small one the bytes are all there is. @param {number} size @returns {string[]} */
+/** The same size in other units. For a small size, the bytes are enough. @param {number} size @returns {string[]} */
 function sizes(size) {
   return size < 1000 ? [] : [`= ${decimal(size)}`, `= ${exact(size)}`];
 }
@@ -64,7 +64,7 @@ function fitFigures(found, machine, settings, most) {
     [cost === null ? t.head.noPrice : fill(t.head.cost, { cost: dollars(cost) }), t.head.bound])];
 }
 
-/** What is beside the figures, each as a sentence. @param {Model} model @param {Settings} settings @returns {string[]} */
+/** Notes below the figures, one sentence each. @param {Model} model @param {Settings} settings @returns {string[]} */
 function notes(model, settings) {
   const out = [];
   if (model.total_bytes_blocks !== model.total_bytes) out.push(fill(t.notes.blocks, { size: count(settings.block_size), bytes: both(model.total_bytes_blocks), exact: exact(model.total_bytes_blocks) }));

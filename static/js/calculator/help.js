@@ -1,4 +1,4 @@
-/** What would help: single changes, each with its figures, applied by one click. */
+/** What would help: single changes with their figures, each applied with one click. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
 import { count, fill, grouped } from '../ui/format.js';
@@ -11,7 +11,7 @@ export class HelpList {
   /** @param {State} state */
   constructor(state) {
     this.state = state;
-    /** What one click changed, and how it was before. @type {{name: string, undo: () => void}|null} */
+    /** The change of one click, and the state before it. @type {{name: string, undo: () => void}|null} */
     this.last = null;
     this.list = h('ul', { class: 'calc-remedies' });
     this.undo = h('button', { type: 'button', class: 'small-button', data: { remedy: 'undo' }, hidden: true, on: { click: () => this.#undo() } });
@@ -65,7 +65,8 @@ export class HelpList {
     return fill(t.help.names[name], { n: typeof value === 'number' ? count(value) : value, card, gib: typeof value === 'number' ? grouped(value / GIB, 0) : '' });
   }
 
-  /** What a click does; null where the other model cannot be written as numbers. @param {Remedy} remedy @param {Model} model @returns {(() => void)|null} */
+  /** The effect of a click; null if the other model can't be given as numbers.
+   * @param {Remedy} remedy @param {Model} model @returns {(() => void)|null} */
   #change({ name, value }, model) {
     const { state } = this;
     switch (name) {
@@ -78,7 +79,7 @@ export class HelpList {
     }
   }
 
-  /** Another model, beside this one. @param {'gqa'|'window'} name @param {number} value @param {Model} model */
+  /** Adds another model for comparison. @param {'gqa'|'window'} name @param {number} value @param {Model} model */
   #another(name, value, model) {
     const full = this.state.models.length >= this.state.choices.max_models;
     if (full || model.layer_groups.length !== 1 || model.is_mixture || model.fixed_state || model.indexer_bytes_per_token) return null;
@@ -88,7 +89,7 @@ export class HelpList {
   }
 }
 
-/** Whether more fits or it goes faster. @param {Remedy} remedy @param {import('./types.d.ts').Capacity|null} now */
+/** Whether more fits or steps are faster. @param {Remedy} remedy @param {import('./types.d.ts').Capacity|null} now */
 function helps(remedy, now) {
   if (!now) return false;
   const longer = now.longest_context !== null && (remedy.longest_context === null || remedy.longest_context > now.longest_context);

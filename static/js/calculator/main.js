@@ -1,4 +1,4 @@
-/** The page of the calculator: what is asked on the left, what is answered on the right, as one types. */
+/** The calculator page: inputs on the left, the answer on the right, updated while the user types. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { byId, h, replace, setText } from '../ui/dom.js';
 import { binary, count, fill } from '../ui/format.js';
@@ -21,11 +21,11 @@ import { exact } from './units.js';
 
 const ANNOUNCE_MS = 900;
 const RETRY_MS = 2000;
-/** Waiting that is shorter is not shown, so that nothing flickers. */
+/** A shorter wait isn't shown, so that nothing flickers. */
 const STALE_MS = 200;
 
 class Page {
-  /** The last answer of each model, kept while there is no newer one. @type {Reply[]} */
+  /** The last answer of each model, kept until there is a newer one. @type {Reply[]} */
   #replies = [];
   /** @type {number|undefined} */
   #announcing;
@@ -121,13 +121,13 @@ class Page {
     this.#say(fault?.message ?? `${fill(t.spoken, { name: model.name, bytes: binary(model.total_bytes), exact: exact(model.total_bytes), tokens: count(settings.context), batch: count(settings.batch) })} ${fits}`);
   }
 
-  /** The chart comes after the figures are on screen: it takes longer than all of them. */
+  /** The chart is drawn after the figures, because it takes longer than all of them. */
   #draw() {
     cancelAnimationFrame(this.#drawing);
     this.#drawing = requestAnimationFrame(() => setTimeout(() => this.chart.update(this.#replies)));
   }
 
-  /** Where there was no answer yet: the setting as it is by default, or another model. @param {string} setting */
+  /** If there has been no answer yet: the setting at its default, or another model. @param {string} setting */
   #waysOut(setting) {
     const { state } = this;
     const name = /** @type {keyof typeof state.defaults} */ (setting === 'card' ? 'gpu' : setting);
@@ -137,7 +137,7 @@ class Page {
     return t.model.offered.map((id) => h('button', { type: 'button', class: 'small-button', on: { click: () => state.replace({ model: id }) } }, state.choices.models.find((model) => model.model_id === id)?.name ?? id));
   }
 
-  /** For those who do not see it, once it stays. @param {string} text @param {number} [afterMs] */
+  /** The answer for screen readers, once it is stable. @param {string} text @param {number} [afterMs] */
   #say(text, afterMs = ANNOUNCE_MS) {
     clearTimeout(this.#announcing);
     this.#announcing = setTimeout(() => setText(byId('live'), text), afterMs);
@@ -166,7 +166,7 @@ class Page {
     this.models.take(file ?? text);
   }
 
-  /** A config that is pasted where no field is. @param {ClipboardEvent} event */
+  /** A config pasted outside any field. @param {ClipboardEvent} event */
   #pasted(event) {
     if (event.target instanceof HTMLElement && event.target.closest('input, textarea')) return;
     const file = event.clipboardData?.files[0];
@@ -176,7 +176,7 @@ class Page {
   }
 }
 
-/** The page, once the server says what can be chosen. */
+/** Builds the page once the server has listed the choices. */
 async function begin() {
   try {
     const choices = await getChoices();

@@ -1,8 +1,8 @@
-/** What tells up to four models apart: a letter and a dash, then a colour. */
+/** The marks of up to four models: a letter and a dash, then a colour. */
 import { h, svg } from '../ui/dom.js';
 
 export const LETTERS = ['A', 'B', 'C', 'D'];
-/** As plotly names dashes. */
+/** Names of dashes in plotly. */
 export const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
 export const COLORS = ['var(--lane-0)', 'var(--lane-1)', 'var(--lane-2)', 'var(--lane-3)'];
 

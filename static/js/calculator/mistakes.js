@@ -1,4 +1,4 @@
-/** What is often counted wrong, worked out for the model at hand: the wrong figure, the right one, how far they are apart. */
+/** Common mistakes, computed for the current model: the wrong figure, the right one, and the ratio. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace } from '../ui/dom.js';
 import { count, decimal, fill, three } from '../ui/format.js';
@@ -9,7 +9,7 @@ import { both, exact } from './units.js';
 
 const LLAMA_GROUP = 32;
 
-/** Those that matter here, in bytes of the batch (of one card for `split`). Pure. @param {Answer} answer @returns {Mistake[]} */
+/** The mistakes that apply here, in bytes of the batch (of one GPU for `split`). Pure. @param {Answer} answer @returns {Mistake[]} */
 function mistakesOf({ settings, machine, models: [model] }) {
   const right = model.total_bytes;
   const { layer_groups: groups, capacity: found } = model;

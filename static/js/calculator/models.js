@@ -1,4 +1,4 @@
-/** Which models are asked about: up to four, each out of the list, by its config.json or by its numbers. */
+/** The models to compute: up to four, each from the list, from its config.json or from its numbers. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replaceButtons, setText } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -43,7 +43,7 @@ export class ModelsPanel {
       this.picker.element, this.config.element, this.numbers.element, this.sentence, h('details', { class: 'fine-note calc-source' }, this.source), this.more);
   }
 
-  /** The chosen model given in another way. @param {Way} way */
+  /** Specifies the chosen model in another way. @param {Way} way */
   #go(way) {
     this.#way = way;
     this.#arrange();
@@ -96,7 +96,7 @@ export class ModelsPanel {
     /** @type {HTMLElement} */ (this.source.parentElement).hidden = this.source.textContent === '';
   }
 
-  /** What is wrong with the chosen model, beside where it was given. @param {Fault|null} fault */
+  /** Shows an error of the chosen model next to the input it comes from. @param {Fault|null} fault */
   fault(fault) {
     const way = this.#way === wayOf(this.state.model) ? this.#way : null;
     const message = fault?.message ?? null;

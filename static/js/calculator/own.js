@@ -1,4 +1,4 @@
-/** A model that is not in the list: its config.json, or its numbers. Both give what the server is asked with. */
+/** A model that isn't in the list: its config.json or its numbers. Both produce a model of the API. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
 import { count, fill } from '../ui/format.js';
@@ -7,12 +7,12 @@ import { NumberField } from './fields.js';
 import { parametersOf, wholeOf } from './units.js';
 /** @import { Asked, Model, OwnModel } from './types.d.ts' */
 
-/** A longer file is no config; the server has the same limit. */
+/** A longer file isn't a config; the server has the same limit. */
 export const MAX_FILE_BYTES = 1_000_000;
 const MAX_NAME = 80;
 const SAME_NAME = 'config';
 
-/** How many parameters, which is asked of both. @param {string} kind @param {() => void} onValue */
+/** The parameter count, an input in both ways. @param {string} kind @param {() => void} onValue */
 function parametersField(kind, onValue) {
   return new NumberField({
     name: `${kind}-parameters`, label: t.own.parameters, read: parametersOf, write: count, onValue, expected: t.own.parametersExpected, hint: t.own.parametersHint, optional: true,
@@ -68,7 +68,7 @@ export class ConfigPanel {
     }
   }
 
-  /** A config as a text, taken as if typed. @param {string} text @param {string} [name] */
+  /** Sets a config's text, as if typed. @param {string} text @param {string} [name] */
   put(text, name = '') {
     this.text.value = text;
     this.name.value = name;
@@ -115,7 +115,7 @@ export class NumbersPanel {
     return /** @type {NumberField} */ (this.fields.get(name));
   }
 
-  /** Beside the number that it is about, if it is about one. @param {string|null} message @param {string} [setting] */
+  /** Shows the error next to the number it is about, if it is about one. @param {string|null} message @param {string} [setting] */
   fault(message, setting = '') {
     const field = this.fields.get(setting);
     for (const each of this.fields.values()) if (each !== field && each.value !== undefined) each.fault(null);
@@ -131,7 +131,7 @@ export class NumbersPanel {
     for (const [name, field] of this.fields) {
       if (field.element.hidden) continue;
       const { value } = field;
-      if (value === undefined && field.input.value.trim() !== '') return; // its own sentence says why
+      if (value === undefined && field.input.value.trim() !== '') return; // the field has its own error message
       if (typeof value === 'number') geometry[name] = value;
     }
     const parameters = this.parameters.value;

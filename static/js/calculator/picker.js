@@ -1,4 +1,4 @@
-/** The list of models as a field to search in: typed or clicked, by mouse or keys. */
+/** The list of models as a search field, for mouse and keyboard. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, replace, setAttribute } from '../ui/dom.js';
 import { binary, count, fill } from '../ui/format.js';
@@ -7,12 +7,12 @@ import { clip } from '../ui/text.js';
 
 const MAX_SHOWN = 60;
 
-/** Letters and digits alone. @param {string} text @returns {string} */
+/** Only letters and digits. @param {string} text @returns {string} */
 function plain(text) {
   return text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 }
 
-/** Models in which all that was typed occurs; or, of a longer name as a hub has them, those that it begins with.
+/** Models that contain all typed words, or, for a longer name as on a hub, models that the name starts with.
  * @param {Listed[]} models @param {string} typed @returns {Listed[]} */
 export function found(models, typed) {
   const words = typed.split(/\s+/).map(plain).filter(Boolean);

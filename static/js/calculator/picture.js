@@ -1,4 +1,4 @@
-/** One token in the cache: layers from left to right, KV heads from top to bottom, K above V; a term lights up its part. */
+/** One token in the cache: layers from left to right, KV heads from top to bottom, K above V. A term highlights its part. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { replace, svg } from '../ui/dom.js';
 import { count, fill } from '../ui/format.js';
@@ -7,7 +7,7 @@ import { count, fill } from '../ui/format.js';
 const WIDTH = 560;
 const HEIGHT = 120;
 const BETWEEN = 14;
-/** More heads than this are drawn as this many. */
+/** At most this many heads are drawn. */
 const MAX_ROWS = 32;
 const NUMBERS_SHOWN = 16;
 const ENTRY_WIDTH = 150;
@@ -18,7 +18,7 @@ export class Picture {
   #groups = [];
   /** @type {SVGElement[]} */
   #lit = [];
-  /** Where each group stands. @type {{x: number, y: number, width: number, height: number, column: number, row: number}[]} */
+  /** Position of each group. @type {{x: number, y: number, width: number, height: number, column: number, row: number}[]} */
   #places = [];
 
   constructor() {
@@ -46,7 +46,7 @@ export class Picture {
     this.#lit = [/** @type {SVGElement} */ (this.element.lastElementChild)];
   }
 
-  /** One entry, which the group repeats. @param {Group} group @param {number} index */
+  /** One entry, repeated in its group. @param {Group} group @param {number} index */
   #pattern(group, index) {
     const { column, row, x, y } = this.#places[index];
     const gap = Math.min(1, column / 6, row / 6);
@@ -80,7 +80,8 @@ export class Picture {
     return this.#rect({ x, y, width: column, height: row }, 'calc-ring');
   }
 
-  /** One head's entry in one layer, enlarged: the vector of K above that of V, number by number. @param {Group} group @param {string|null} term */
+  /** One head's entry in one layer, enlarged: the vector of K above that of V, value by value.
+   * @param {Group} group @param {string|null} term */
   #entry(group, term) {
     const last = this.#places[this.#places.length - 1];
     const x = Math.min(WIDTH - ENTRY_WIDTH, last.x + last.width + 2 * BETWEEN);

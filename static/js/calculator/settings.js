@@ -1,4 +1,4 @@
-/** The settings of the calculator as fields: context, batch, dtypes, the card and what it costs. */
+/** The settings of the calculator as fields: context, batch, dtypes, the GPU and its price. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { h, setText } from '../ui/dom.js';
 import { count, fill, grouped } from '../ui/format.js';
@@ -7,7 +7,7 @@ import { GIB, both, dollars, numberOf, wholeOf } from './units.js';
 /** @import { State } from './state.js' */
 /** @import { Settings } from './types.d.ts' */
 
-/** The slider goes by eighths of an octave from 2⁷ to 2²⁰ tokens; the field takes every number. */
+/** The slider moves by eighths of an octave from 2⁷ to 2²⁰ tokens; the field accepts every number. */
 const OCTAVE = 8;
 const LOWEST = 7;
 const HIGHEST = 20;
@@ -80,13 +80,13 @@ export class SettingsPanel {
     return field;
   }
 
-  /** What was typed for one card is not true of another. @param {string} name @param {string} value */
+  /** Values typed for one GPU don't apply to another. @param {string} name @param {string} value */
   #chosen(name, value) {
     if (name !== 'gpu') return this.state.set({ [name]: value });
     this.state.set({ gpu: value === NO_CARD ? null : value, price_per_hour: null, memory_bytes: null, bandwidth: null });
   }
 
-  /** What a person sees of the settings, without moving what is being typed. */
+  /** Shows the settings without changing the field that the user is typing in. */
   show() {
     const { settings } = this.state;
     for (const [name, field] of this.fields) {
@@ -100,7 +100,7 @@ export class SettingsPanel {
     this.#showCard();
   }
 
-  /** The card as the list has it. */
+  /** The GPU's entry in the list. */
   get #listed() {
     return this.state.choices.cards.find((card) => card.card_id === this.state.settings.gpu);
   }
@@ -119,7 +119,8 @@ export class SettingsPanel {
     /** @type {NumberField} */ (this.fields.get('group_size')).element.hidden = !['int8', 'int4'].includes(settings.dtype);
   }
 
-  /** Beside the field that it is about; every other is right. @param {string|null} message @param {string} [setting] @returns {boolean} whether there is such a field */
+  /** Shows the error next to its field; all other fields are valid.
+   * @param {string|null} message @param {string} [setting] @returns {boolean} whether there is such a field */
   fault(message, setting = '') {
     const name = setting === 'card' ? 'gpu' : setting;
     const found = this.fields.get(name);

@@ -1,9 +1,9 @@
-/** What the page asks: one to four models and the settings, and how all of it goes into the address and comes back. */
+/** The state of the page, one to four models and the settings, and its form in the URL. */
 import { emitter } from '../core/emitter.js';
 /** @import { Asked, Choices, Settings } from './types.d.ts' */
 /** @typedef {{over: 'context'|'batch', scale: 'log'|'linear', weights: boolean}} View how the chart is drawn */
 
-/** Longest address that is written; proxies and chat programs cut longer ones. */
+/** Maximum length of a URL that is written; proxies and chat programs truncate longer ones. */
 export const MAX_LINK = 8000;
 const DEFAULT_MODEL = 'llama-3.1-8b';
 const DEFAULT_CARD = 'h100';
@@ -20,14 +20,14 @@ export class State {
     this.settings = { ...this.defaults };
     /** @type {Asked[]} */
     this.models = [{ model: DEFAULT_MODEL }];
-    /** Which of them is told in full. */
+    /** Index of the model shown in full. */
     this.chosen = 0;
     /** @type {View} */
     this.view = { over: 'context', scale: 'log', weights: false };
     this.changes = emitter();
   }
 
-  /** The model that is told in full. */
+  /** The model shown in full. */
   get model() {
     return this.models[this.chosen];
   }
@@ -38,13 +38,13 @@ export class State {
     this.changes.emit('settings');
   }
 
-  /** In place of the chosen one. @param {Asked} asked */
+  /** Replaces the chosen model. @param {Asked} asked */
   replace(asked) {
     this.models[this.chosen] = asked;
     this.changes.emit('models');
   }
 
-  /** One more, which is then the chosen one. @param {Asked} asked */
+  /** Adds a model and chooses it. @param {Asked} asked */
   add(asked) {
     if (this.models.length >= this.choices.max_models) return;
     this.models.push(asked);
@@ -73,8 +73,11 @@ export class State {
     this.changes.emit('view');
   }
 
-  /** Take what an address says; what it does not name stays. A value that is no number is kept as the server shall see it.
-   * @param {URLSearchParams} query */
+  /**
+   * Reads a URL. Parameters it doesn't name stay as they are. A value that isn't a number is kept for the server to
+   * reject.
+   * @param {URLSearchParams} query
+   */
   load(query) {
     const models = query.getAll('model').slice(0, this.choices.max_models).map(askedOf);
     if (models.length) this.models = models;
@@ -91,7 +94,7 @@ export class State {
     if (query.get('weights') === 'with') this.view.weights = true;
   }
 
-  /** The address of all this, what is as by default left out. @param {URLSearchParams} [others] parameters of others, which stay @returns {string} */
+  /** The URL of this state, without default values. @param {URLSearchParams} [others] parameters of others, which stay @returns {string} */
   query(others = new URLSearchParams()) {
     const query = new URLSearchParams(others);
     for (const name of ['model', 'shown', 'over', 'scale', 'weights', ...Object.keys(this.defaults)]) query.delete(name);
@@ -107,7 +110,7 @@ export class State {
   }
 }
 
-/** An id as it is; another model as the JSON that the server is asked with. @param {Asked} asked @returns {string} */
+/** An id as it is; another model as the JSON of the API. @param {Asked} asked @returns {string} */
 function textOf(asked) {
   if ('model' in asked) return asked.model;
   if (!('config' in asked)) return JSON.stringify(asked);

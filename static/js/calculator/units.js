@@ -1,4 +1,4 @@
-/** Amounts as people of the calculator read and write them: GiB beside GB, dollars, `128K`. Pure. */
+/** Amounts in the calculator's notation: GiB and GB, dollars, `128K`. Pure. */
 import { calculatorTexts as t } from '../strings/calculator.js';
 import { binary, decimal, fill, grouped, three } from '../ui/format.js';
 
@@ -30,7 +30,7 @@ export function billions(value) {
   return fill(t.units.billions, { n: three(value / 1e9) });
 }
 
-/** A whole number out of `131,072`, `128K` (of 1,024) or `1M`; null when it is none. @param {string} text @returns {number|null} */
+/** A whole number from `131,072`, `128K` (of 1,024) or `1M`; null if it isn't one. @param {string} text @returns {number|null} */
 export function wholeOf(text) {
   const match = /^(\d{1,3}(?:[,\s_]\d{3})+|\d+(?:\.\d+)?)\s*([km])?$/i.exec(text.trim());
   if (!match) return null;
@@ -38,13 +38,14 @@ export function wholeOf(text) {
   return Number.isSafeInteger(value) ? value : null;
 }
 
-/** A number with or without a point; null when it is none. @param {string} text @returns {number|null} */
+/** A number with or without a decimal point; null if it isn't one. @param {string} text @returns {number|null} */
 export function numberOf(text) {
   const plain = text.trim().replace(/(\d),(?=\d{3}(\D|$))/g, '$1');
   return /^\d+(\.\d*)?$|^\.\d+$/.test(plain) ? Number(plain) : null;
 }
 
-/** Parameters out of `8030261248`, `8.03B` or `135M` (of 10⁹ and 10⁶); null when it is none. @param {string} text @returns {number|null} */
+/** A parameter count from `8030261248`, `8.03B` or `135M` (of 10⁹ and 10⁶); null if it isn't one.
+ * @param {string} text @returns {number|null} */
 export function parametersOf(text) {
   const match = /^([\d.,\s_]+?)\s*([mb])?$/i.exec(text.trim());
   const value = match && numberOf(match[1]);

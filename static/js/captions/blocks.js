@@ -1,4 +1,4 @@
-/** Sentences on blocks: lookups, hits, evictions by policy, allocations; and which of them a step tells first. */
+/** Sentences about blocks (lookups, hits, evictions by policy, allocations), and the choice of those a step shows. */
 import { phasesOf, within } from '../core/phases.js';
 import { strings } from '../strings/main.js';
 import { plural } from '../ui/format.js';
@@ -12,7 +12,7 @@ import { copyCaption, fetchCaption, offloadCaption, preemptionCaption, swapInCap
 const texts = strings.captions;
 const serving = strings.servingCaptions;
 
-/** What happens to blocks before the step computes: two sentences at most, the most telling first.
+/** What happens to blocks before the step computes: at most two sentences, the most important first.
  * @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 export function blocksCaption(scene, step) {
   const early = within(phasesOf(step).blocks, scene.progress) < 0.5;
@@ -23,7 +23,7 @@ export function blocksCaption(scene, step) {
     hits ? null : lookup, allocationCaption(scene, step),
   ].filter((one) => one !== null);
   if (told.length === 0) return null;
-  // After a hit the blocks that it still takes are not worth a sentence.
+  // After a hit, the allocation of further blocks isn't worth a sentence.
   const only = hits && step.evicted.length === 0 && told[0] === lookup;
   return early || only ? told[0] : told[1] ?? told[0];
 }

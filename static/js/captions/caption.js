@@ -1,6 +1,6 @@
 /**
- * One sentence on what just happened and why, made from the events and their reason codes. `captionOf` is a pure function
- * of the scene; `moving` says that nobody has time to read a sentence per layer.
+ * One sentence on what just happened and why, from the events and their reason codes. `captionOf` is a pure function
+ * of the scene; `moving` means that there is no time to read a sentence per layer.
  */
 import { layerAt, phasesOf } from '../core/phases.js';
 import { strings } from '../strings/main.js';
@@ -17,10 +17,10 @@ import { blockedCaption, forkCaption, waitingForkCaption } from './serving.js';
 
 const texts = strings.captions;
 const serving = strings.servingCaptions;
-/** Requests of a batch whose tokens are named. */
+/** Maximum number of requests of a batch whose tokens are named. */
 const MAX_SAMPLES = 3;
 
-/** What is on screen, in a sentence. @param {Scene} scene @param {Log} log @param {boolean} moving @returns {Caption} */
+/** The current scene as a sentence. @param {Scene} scene @param {Log} log @param {boolean} moving @returns {Caption} */
 export function captionOf(scene, log, moving) {
   const { step, progress } = scene;
   if (!step) return settled(scene, log);
@@ -46,7 +46,8 @@ function workCaption(scene, step, header, moving) {
   return joinLong(told, blocked);
 }
 
-/** What one flat batch computes, and how much of the budget that is. @param {Scene} scene @param {StepInfo} step @param {import('../core/types.d.ts').LayerMoment|null} moment @returns {Caption} */
+/** The chunks of one flat batch, and how much of the budget they use.
+ * @param {Scene} scene @param {StepInfo} step @param {import('../core/types.d.ts').LayerMoment|null} moment @returns {Caption} */
 function batchCaption(scene, step, moment) {
   const t = serving.batch;
   const decodes = step.chunks.filter((chunk) => chunk.kind === 'decode').map((chunk) => chunk.request_id);
@@ -137,7 +138,7 @@ function endCaption(scene, step) {
   return join(finishCaption(scene, finished), release ? releaseCaption(release) : null);
 }
 
-/** Several requests end in one step. @param {Scene} scene @param {StepInfo} step @returns {Caption} */
+/** Several requests finish in one step. @param {Scene} scene @param {StepInfo} step @returns {Caption} */
 function endsCaption(scene, step) {
   const ids = step.finished.map((event) => event.request_id);
   const releases = step.releasedLast.filter((event) => ids.includes(event.request_id));
@@ -165,7 +166,7 @@ function releaseCaption(release) {
   return caption('released', blanked === 0 ? texts.released.cached : texts.released, values);
 }
 
-/** A settled position says what the step before it left, or what has happened since. @param {Scene} scene @param {Log} log @returns {Caption} */
+/** At rest: the result of the last step, or what has happened since. @param {Scene} scene @param {Log} log @returns {Caption} */
 function settled(scene, log) {
   const step = log.step(scene.position);
   const since = sinceCaption(scene, log, step ? step.lastSeq + 1 : log.firstSeq);
@@ -174,7 +175,7 @@ function settled(scene, log) {
   return join(leftCaption(scene, step, log), lanesCaption(scene.after, log, step.step));
 }
 
-/** What a finished step left. @param {Scene} scene @param {StepInfo} step @param {Log} log @returns {Caption} */
+/** The result of a finished step. @param {Scene} scene @param {StepInfo} step @param {Log} log @returns {Caption} */
 function leftCaption(scene, step, log) {
   const work = workCaption({ ...scene, step, progress: 0 }, step, log.header, true);
   const done = endCaption(scene, step) ?? (step.chunks.length > 1 ? null : sampleCaption(scene, step));
@@ -183,7 +184,8 @@ function leftCaption(scene, step, log) {
   return done ? joinLong(done, step.chunks.length > 1 ? work : blockedCaption(scene.after, step)) : step.chunks.length > 1 ? joinLong(work, sampleCaption(scene, step)) : work;
 }
 
-/** Between two steps: a request joined, the prefix cache was emptied, a miss was measured. @param {Scene} scene @param {Log} log @param {number} from @returns {Caption|null} */
+/** Between two steps: a request joined, the prefix cache was cleared, or a miss was measured.
+ * @param {Scene} scene @param {Log} log @param {number} from @returns {Caption|null} */
 function sinceCaption(scene, log, from) {
   for (let seq = scene.after.seq; seq >= from; seq--) {
     const event = log.at(seq)?.[2];

@@ -1,4 +1,4 @@
-/** Sentences on what is forgotten, and on what the lanes of a comparison say about the same token. */
+/** Sentences on dropped entries, and on what the lanes of a comparison predict for the same token. */
 import { lagging } from '../core/lane-figures.js';
 import { strings } from '../strings/main.js';
 import { duration, plural, small } from '../ui/format.js';
@@ -17,7 +17,8 @@ function nameOf(log, lane) {
   return log.header?.lanes?.[lane]?.spec ?? String(lane);
 }
 
-/** What the lanes measured in a step, or behind it before the next one begins. @param {World} world @param {Log} log @param {number} step @returns {LaneMeasured[]} */
+/** What the lanes measured in a step, or after it before the next one starts.
+ * @param {World} world @param {Log} log @param {number} step @returns {LaneMeasured[]} */
 function lanesOf(world, log, step) {
   const range = log.stepRange(step);
   const found = [];
@@ -28,7 +29,8 @@ function lanesOf(world, log, step) {
   return found;
 }
 
-/** Who would have said another token here; else how far the farthest lane is. @param {World} world @param {Log} log @param {number} step @returns {Caption|null} */
+/** Lanes that would generate another token; if there are none, the largest difference of a lane.
+ * @param {World} world @param {Log} log @param {number} step @returns {Caption|null} */
 export function lanesCaption(world, log, step) {
   const others = (log.header?.lanes?.length ?? 0) > 1 ? lanesOf(world, log, step).filter((event) => event.lane > 0) : [];
   const run = others.length > 0 ? world.lanes.get(others[0].request_id) : undefined;
@@ -47,12 +49,14 @@ export function lanesCaption(world, log, step) {
   return more.length === 0 ? told : join(told, caption('lanes', texts.differs.more, { lanes: more.map((event) => nameOf(log, event.lane)).join(', ') }));
 }
 
-/** The token of the reference, taken whatever the lane says itself. @param {World} world @param {import('../core/events.d.ts').TokenSampled} sampled @returns {Caption} */
+/** The reference's token, taken whatever the lane predicts.
+ * @param {World} world @param {import('../core/events.d.ts').TokenSampled} sampled @returns {Caption} */
 export function forcedCaption(world, sampled) {
   return caption('forced', texts.forced, { token: token(world.requests.get(sampled.request_id), sampled.position) });
 }
 
-/** Entries that a policy dropped in the step, or a cache that is not kept. @param {World} world @param {StepInfo} step @returns {Caption|null} */
+/** Entries that a policy dropped in the step, or a lane without a cache.
+ * @param {World} world @param {StepInfo} step @returns {Caption|null} */
 export function forgottenCaption(world, step) {
   const [first] = step.forgotten;
   const thrown = step.releasedLast.find((event) => event.reason.code === 'no_cache');
@@ -67,7 +71,8 @@ export function forgottenCaption(world, step) {
   return freed ? join(told, caption('forgotten', t.freed, { blocks: blockList(freed.block_ids) })) : told;
 }
 
-/** All lanes that have answered are told together. @param {World} world @param {Log} log @param {import('../core/events.d.ts').NeedleSought|import('../core/events.d.ts').ProbeTimed} event @returns {Caption} */
+/** All lanes that have answered, in one sentence.
+ * @param {World} world @param {Log} log @param {import('../core/events.d.ts').NeedleSought|import('../core/events.d.ts').ProbeTimed} event @returns {Caption} */
 export function sinceLaneCaption(world, log, event) {
   if (event.type === 'probe_timed') return caption('probe', texts.probe, { time: duration(event.first_token_us / 1000) });
   const told = (world.lanes.get(event.request_id)?.needles ?? []).filter((needle) => needle !== null);

@@ -1,4 +1,4 @@
-/** What sentences are made of: things that light up their twins, lists, counts, and captions put together. */
+/** Parts of sentences: linked things, lists, counts, and captions put together. */
 import { strings } from '../strings/main.js';
 import { duration } from '../ui/format.js';
 import { quoted, segments } from '../ui/text.js';
@@ -21,7 +21,7 @@ export function join(first, second) {
   return second ? joinLong({ ...first, short: [...first.short, ' ', ...second.short] }, second) : first;
 }
 
-/** The second one is told in the long form only. @param {Caption} first @param {Caption|null} second @returns {Caption} */
+/** Adds the second caption to the long form only. @param {Caption} first @param {Caption|null} second @returns {Caption} */
 export function joinLong(first, second) {
   return second ? { ...first, long: [...first.long, ' ', ...second.long] } : first;
 }
@@ -67,7 +67,7 @@ export function token(request, position) {
   return { text: quoted(request.pieces[position]), kind: 'token', piece: request.pieces[position], selection: { kind: 'token', request: request.id, position } };
 }
 
-/** A move of bytes is often faster than a tenth of a millisecond. @param {number} us @returns {string} */
+/** A move of bytes often takes less than a tenth of a millisecond. @param {number} us @returns {string} */
 export function took(us) {
   const { units } = strings;
   if (us >= 1000) return duration(us / 1000);

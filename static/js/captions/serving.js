@@ -1,4 +1,4 @@
-/** Sentences on what requests do to each other: forks, copies, preemption, the host tier, and who is not let in. */
+/** Sentences on how requests affect each other: forks, copies, preemption, the host tier, and blocked requests. */
 import { strings } from '../strings/main.js';
 import { bytes, plural } from '../ui/format.js';
 import { segments } from '../ui/text.js';
@@ -14,7 +14,7 @@ function moved({ num_bytes: numBytes, copy_us: us }) {
   return { bytes: bytes(numBytes), time: took(us) };
 }
 
-/** Who lost its blocks, why it and for whom, and what that costs. @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
+/** The request that lost its blocks, the reason, and the cost. @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 export function preemptionCaption(scene, step) {
   const [first, ...others] = step.preempted;
   if (!first) return null;
@@ -41,7 +41,7 @@ export function preemptionCaption(scene, step) {
   return told;
 }
 
-/** A write into a block that others use too. @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
+/** A write to a block that other requests also use. @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
 export function copyCaption(scene, step) {
   const [first] = step.copied;
   if (!first) return null;
@@ -80,7 +80,7 @@ export function swapInCaption(scene, step) {
   return caption('swapped_in', serving.swappedIn, values);
 }
 
-/** Cached prefixes that the host tier keeps, and what it forgets for them. @param {StepInfo} step @returns {Caption|null} */
+/** Cached prefixes that move to the host tier, and those it evicts for them. @param {StepInfo} step @returns {Caption|null} */
 export function offloadCaption(step) {
   const { offloaded, hostEvicted } = step;
   if (offloaded.length === 0) return hostCaption(step);
@@ -110,7 +110,8 @@ function sum(moves) {
   return { num_bytes: moves.reduce((all, move) => all + move.num_bytes, 0), copy_us: moves.reduce((all, move) => all + move.copy_us, 0) };
 }
 
-/** What a fork shares with its parent, and which block will be copied. @param {World} world @param {import('../core/events.d.ts').RequestForked} fork @returns {Caption} */
+/** The blocks that a fork shares with its parent, and the one that will be copied.
+ * @param {World} world @param {import('../core/events.d.ts').RequestForked} fork @returns {Caption} */
 export function forkCaption(world, fork) {
   const request = world.requests.get(fork.request_id);
   const held = fork.block_ids.filter((block) => block !== null);
@@ -127,7 +128,8 @@ export function forkCaption(world, fork) {
   return join(told, caption('forked', partial > 0 && last !== null && last !== undefined ? t.partial : t.whole, values));
 }
 
-/** A fork that could not share: its parent's blocks are gone, or there is no place. @param {World} world @param {import('../core/events.d.ts').RequestAdded} added @returns {Caption} */
+/** A fork that couldn't share: its parent's blocks were released, or the limit of requests is reached.
+ * @param {World} world @param {import('../core/events.d.ts').RequestAdded} added @returns {Caption} */
 export function waitingForkCaption(world, added) {
   const parent = world.requests.get(added.fork?.parent_id ?? -1);
   const over = !parent || parent.state === 'finished';
@@ -136,7 +138,7 @@ export function waitingForkCaption(world, added) {
   });
 }
 
-/** Who is not let in, and what it lacks. @param {World} world @param {StepInfo} step @returns {Caption|null} */
+/** The request that isn't admitted, and the reason. @param {World} world @param {StepInfo} step @returns {Caption|null} */
 export function blockedCaption(world, step) {
   const { blocked } = step;
   if (!blocked || step.preempted.some((event) => event.request_id === blocked.request_id)) return null;

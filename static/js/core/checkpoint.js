@@ -1,4 +1,4 @@
-/** A folded world as JSON, as kvviz/log/world.py writes it (`hello.checkpoint`), in and out. */
+/** Reads and writes a folded world as JSON, in the format of kvviz/log/world.py (`hello.checkpoint`). */
 import { World, letterOf } from './state.js';
 /** @import { Request } from './types.d.ts' */
 

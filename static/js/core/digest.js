@@ -1,6 +1,6 @@
 /**
- * The digest of a world (docs/wire.md, "Digest"): MurmurHash3 x86 32-bit (Austin Appleby) over unsigned words, with two
- * seeds at once. Integers only and no crypto API, which plain http does not have.
+ * The digest of a world (docs/wire.md, "Digest"): MurmurHash3 x86 32-bit (Austin Appleby) over unsigned words, with
+ * two seeds at once. It uses only integers, not the crypto API, which is missing over http.
  */
 
 /** @import { World } from './state.js' */
@@ -12,7 +12,7 @@ const STATE = { waiting: 0, running: 1, preempted: 2, swapped: 3, finished: 0 };
 
 export const TOKEN_HASH_START = 2166136261;
 
-/** First 4 bytes of a prefix hash as a number, 0 where there is none. @param {string|null} hash @returns {number} */
+/** First 4 bytes of a prefix hash as a number; 0 without a hash. @param {string|null} hash @returns {number} */
 export function shortHashOf(hash) {
   return hash ? parseInt(hash.slice(0, 8), 16) : 0;
 }
@@ -22,7 +22,7 @@ export function extendTokenHash(hash, word) {
   return Math.imul(hash ^ word, 16777619) >>> 0;
 }
 
-/** Words of the world being hashed; grows and is used again. */
+/** Words of the world being hashed; grows and is reused. */
 let words = new Uint32Array(4096);
 
 /** @param {number} size */

@@ -1,4 +1,4 @@
-/** A tiny emitter: listeners get the name of what happened and a value. */
+/** A small event emitter: listeners get the name of the event and a value. */
 
 /** @typedef {(what: string, value?: any) => void} Listener */
 

@@ -1,4 +1,4 @@
-/** The fold of what is forgotten inside a request, and of what the lanes of a comparison and an attacker measure. */
+/** The fold of dropped entries in a request, and of measurements by the lanes of a comparison and by an attacker. */
 import { expect, requestOf } from './fold.js';
 /** @import { World } from './state.js' */
 /** @import { Request, LaneRun } from './types.d.ts' */
@@ -57,20 +57,21 @@ export const laneCases = {
   },
 };
 
-/** A branch has forgotten what its parent has, up to this record. @param {World} world @param {Request} branch @param {Request} parent */
+/** A branch starts with the entries its parent has dropped, up to this record.
+ * @param {World} world @param {Request} branch @param {Request} parent */
 export function forgetAlike(world, branch, parent) {
   branch.forgotten = parent.forgotten.map((heads) => heads.map((gone) => new Map([...gone].filter(([, since]) => since <= world.seq))));
   branch.numDropped = branch.forgotten.flat().reduce((sum, gone) => sum + gone.size, 0);
 }
 
-/** Nothing of a request is computed any more. @param {Request} request */
+/** None of a request's tokens are computed any more. @param {Request} request */
 export function forgetAll(request) {
   request.numComputed = 0;
   request.forgotten = [];
   request.numDropped = 0;
 }
 
-/** Another fold of the same log may have been here: then the position has this record already.
+/** Another fold of the same log may have added this record to the position already.
  * @param {World} world @param {Request} request @param {Map<number, number>} gone @param {number} position */
 function forgetOne(world, request, gone, position) {
   const since = gone.get(position);
@@ -92,7 +93,8 @@ function runOf(world, requestId) {
   return world.lanes.get(requestId) ?? { requestId, measured: [], counts: [], errors: [], needles: [] };
 }
 
-/** A copy with one value replaced; what was not there is `none`. @template T @param {readonly T[]} list @param {number} index @param {T} value @param {T} none @returns {T[]} */
+/** A copy with one value replaced; missing values are `none`.
+ * @template T @param {readonly T[]} list @param {number} index @param {T} value @param {T} none @returns {T[]} */
 function withAt(list, index, value, none) {
   const copy = list.slice();
   while (copy.length < index) copy.push(none);

@@ -1,4 +1,4 @@
-/** The fold of what moves between blocks and tiers: forks, copies, preemption, swap, offload. */
+/** The fold of moves between blocks and tiers: forks, copies, preemption, swap, offload. */
 import { forgetAlike, forgetAll } from './fold-lanes.js';
 import { checkTable, contradiction, expect, isBlock, popHead, requestOf } from './fold.js';
 /** @import { World } from './state.js' */

@@ -1,4 +1,4 @@
-/** What the cases of the fold share: checks that keep the first contradiction and go on as well as they can. */
+/** Shared by the cases of the fold: checks that record the first contradiction and then continue as well as possible. */
 
 /** @import { World } from './state.js' */
 /** @import { Event } from './events.d.ts' */
@@ -43,7 +43,7 @@ export function leaveQueue(world, block) {
   else world.free.splice(at, 1);
 }
 
-/** The head of the free queue gets its first user, and is blank. @param {World} world @param {number} block @param {string} doing */
+/** The head of the free queue gets its first user and is blank. @param {World} world @param {number} block @param {string} doing */
 export function popHead(world, block, doing) {
   checkHead(world, block, doing);
   leaveQueue(world, block);
@@ -54,7 +54,7 @@ export function popHead(world, block, doing) {
   world.blankBlock(block);
 }
 
-/** Into a table: behind its last block, or into a hole (the pool's hits come before the host's).
+/** Adds a block to a table: at its end, or in a gap, because hits in the pool come before those in the host tier.
  * @param {World} world @param {Request} request @param {number} index @param {number} block */
 export function putInTable(world, request, index, block) {
   if (!Number.isInteger(index) || index < 0 || index > world.numBlocks * world.blockSize) {

@@ -1,8 +1,9 @@
 /**
- * Frames: attention rows, norms, vectors. They are no events; they are asked for by range and may be gone. Every getter
- * answers at once with a pack or null and fetches in the background; `changes` says when something came. `problem`
- * tells why a frame will not come. A step has a frame for each request that it computed; where none is named, it is the
- * one that the server pushes: of the chosen request if it took part, else of the first in the batch.
+ * Frames: attention rows, norms and vectors. They aren't events; they're fetched by range and may no longer be
+ * available. Every getter returns at once, a pack or null, and fetches in the background. `changes` reports arrivals,
+ * and `problem` gives the reason why a frame isn't available. A step has one frame per request that it computed.
+ * Without a request, it's the one that the server pushes: the chosen request's if the step computed it, else the first
+ * of the batch.
  */
 import { emitter } from './emitter.js';
 import { decodePack } from './packs.js';
@@ -10,7 +11,7 @@ import { decodePack } from './packs.js';
 /** @import { Log } from './log.js' */
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
-/** How long the push of a step that has just arrived is waited for. */
+/** How long to wait for the push of a step that has just arrived. */
 const PUSH_MS = 1500;
 const MAX_FLIGHTS = 3;
 const MAX_WAITING = 12;
@@ -21,14 +22,14 @@ export class Frames {
   constructor(log, fetcher = (input, init) => fetch(input, init)) {
     this.log = log;
     this.fetcher = fetcher;
-    /** Layer whose head rows `step` carries. */
+    /** Layer whose head rows the `step` packs have. */
     this.layer = 0;
-    /** The chosen request; null: the first of each step's batch. @type {number|null} */
+    /** The chosen request; null means the first of each step's batch. @type {number|null} */
     this.request = null;
     /** By key, least recently used first. @type {Map<string, Pack>} */
     this.packs = new Map();
     this.bytes = 0;
-    /** Key of some pack of a step and request, `12:0`, whatever its layer. @type {Map<string, string>} */
+    /** Key of any pack of a step and request, `12:0`, for whatever layer. @type {Map<string, string>} */
     this.anyLayer = new Map();
     /** @type {Map<string, Problem>} */
     this.problems = new Map();
@@ -56,12 +57,12 @@ export class Frames {
     return this.changes.on(listener);
   }
 
-  /** The chosen layer: `step` packs carry its head rows from now on. @param {number} layer */
+  /** Sets the chosen layer: from now on, `step` packs have its head rows. @param {number} layer */
   setLayer(layer) {
     this.layer = layer;
   }
 
-  /** The chosen request: its packs are pushed from now on. @param {number|null} request */
+  /** Sets the chosen request: from now on, its packs are pushed. @param {number|null} request */
   setRequest(request) {
     this.request = request;
   }
@@ -80,7 +81,7 @@ export class Frames {
     return wanted ?? any;
   }
 
-  /** The request that a frame is of: the named one, else the one that is pushed; null when the step is not here.
+  /** The request of a frame: the named one, else the pushed one; null if the step isn't known.
    * @param {number} step @param {number|null|undefined} request @returns {number|null} */
   #of(step, request) {
     if (request !== null && request !== undefined) return request;
@@ -88,8 +89,8 @@ export class Frames {
     return (chunks.find((chunk) => chunk.request_id === this.request) ?? chunks[0])?.request_id ?? null;
   }
 
-  /** The newest step of a live log is pushed without asking; asked for only when it does not come, or for another
-   * request. @param {number} step @param {number|null} of @returns {boolean} */
+  /** The newest step of a live log is pushed. It is fetched only if the push doesn't arrive, or for another request.
+   * @param {number} step @param {number|null} of @returns {boolean} */
   #willBePushed(step, of) {
     if (this.log.kind !== 'live' || step !== this.log.headStep || of !== this.#of(step, null)) return false;
     const left = this.log.arrivedAt + PUSH_MS - performance.now();
@@ -117,7 +118,8 @@ export class Frames {
     return this.#get(`norms:${requestId}`, `norms/${requestId}`);
   }
 
-  /** K and V of one entry as `request` wrote it by record `writeSeq`. @param {number} request @param {number} position @param {number} layer @param {number} writeSeq */
+  /** K and V of one entry that `request` wrote with record `writeSeq`.
+   * @param {number} request @param {number} position @param {number} layer @param {number} writeSeq */
   entry(request, position, layer, writeSeq) {
     if (!this.#has('entries')) return null;
     return this.#get(
@@ -140,8 +142,11 @@ export class Frames {
     return this.#get(`scores:${step}:${layer}:${position}:${of}`, `scores/${step}?layer=${layer}&position=${position}${asked(of)}`);
   }
 
-  /** Why a frame is not there; the arguments of the getter after its name, e.g. `problem('heads', 12, 3, 0)`.
-   * @param {string} kind @param {...(number|null|undefined)} args @returns {Problem|null} */
+  /**
+   * Why a frame isn't available. The arguments are the getter's name and its arguments, e.g. `problem('heads', 12, 3,
+   * 0)`.
+   * @param {string} kind @param {...(number|null|undefined)} args @returns {Problem|null}
+   */
   problem(kind, ...args) {
     const needs = kind === 'entry' ? 'entries' : kind === 'triangle' || kind === 'scores' ? 'triangle' : 'frames';
     if (!this.#has(needs)) return { code: 'not_in_recording', message: '', sinceStep: null };
@@ -160,7 +165,7 @@ export class Frames {
     }
   }
 
-  /** A pack that the server pushed. @param {ArrayBuffer} buffer */
+  /** A pack pushed by the server. @param {ArrayBuffer} buffer */
   accept(buffer) {
     const pack = decodePack(buffer);
     const { kind, step, layer, request_id: request, log_id: logId } = pack.meta;
@@ -221,7 +226,7 @@ export class Frames {
     }
   }
 
-  /** The server is away: say so now, ask again in a while. @param {string} key */
+  /** The server is unreachable: report it now and try again later. @param {string} key */
   #retryLater(key) {
     this.problems.set(key, { code: 'unreachable', message: '', sinceStep: null });
     setTimeout(() => {
@@ -245,14 +250,14 @@ export class Frames {
     }
   }
 
-  /** The live engine wrote more: norms of its request are stale. @param {number} requestId */
+  /** The live engine wrote more, so the norms of its request are stale. @param {number} requestId */
   forgetNorms(requestId) {
     this.packs.delete(`norms:${requestId}`);
     this.problems.delete(`norms:${requestId}`);
   }
 }
 
-/** What names the request in an address. @param {number|null} request @returns {string} */
+/** The part of a URL that names the request. @param {number|null} request @returns {string} */
 function asked(request) {
   return request === null ? '' : `&request=${request}`;
 }

@@ -1,7 +1,7 @@
 /**
- * Worlds at chosen positions, so that any position is near one. A front folds ahead once through the whole log and
- * leaves a clone every `spacing` steps; when the clones outgrow their budget every second one goes and the spacing
- * doubles. A world that was handed out is never changed again.
+ * Worlds at chosen positions, so that every position is near one. A front folds once through the whole log and leaves
+ * a clone every `spacing` steps. When the clones exceed their budget, every second one is dropped and the spacing
+ * doubles. A returned world never changes.
  */
 import { fromCheckpoint } from './checkpoint.js';
 import { apply } from './reducer.js';
@@ -12,7 +12,7 @@ import { World } from './state.js';
 const BUDGET_BYTES = 64 * 1024 * 1024;
 const FIRST_SPACING = 8;
 const NUM_RECENT = 6;
-/** About how many records a step has, to space the clones of a log that is long already. */
+/** Approximate number of records per step, for the spacing in a log that is already long. */
 const RECORDS_PER_STEP = 5;
 
 export class Keyframes {
@@ -23,19 +23,20 @@ export class Keyframes {
     this.bytes = 0;
     /** @type {{step: number, world: World, bytes: number}[]} */
     this.frames = [{ step: 0, world: new World(0, 1), bytes: 0 }];
-    /** Worlds asked for last, most recent first. @type {{step: number, world: World}[]} */
+    /** Worlds requested last, most recent first. @type {{step: number, world: World}[]} */
     this.recent = [];
     /** @type {World} */
     this.front = new World(0, 1);
-    /** Tokens stored at the end of each step from baseStep on: those of requests that run. @type {number[]} */
+    /** Tokens stored at the end of each step from baseStep on, over running requests. @type {number[]} */
     this.storedTokens = [];
     /** Blocks in use at the end of each step from baseStep on. @type {number[]} */
     this.usedBlocks = [];
-    /** First step whose digest or events were wrong. @type {{step: number, expected: string, computed: string, broken: string|null}|null} */
+    /** First step with a wrong digest or a contradiction.
+     * @type {{step: number, expected: string, computed: string, broken: string|null}|null} */
     this.wrong = null;
   }
 
-  /** Start again for a new log. */
+  /** Starts again for a new log. */
   reset() {
     const { header, checkpoint, baseStep } = this.log;
     this.bytes = 0;
@@ -53,17 +54,17 @@ export class Keyframes {
     this.#note(world);
   }
 
-  /** Seq at which whole positions end: records of an unfinished step are not folded. */
+  /** Seq at which complete positions end; records of an unfinished step aren't folded. */
   get #end() {
     return this.log.stepOpen ? this.log.starts[this.log.starts.length - 1] : this.log.lastSeq + 1;
   }
 
-  /** Has the front folded every complete step? */
+  /** Whether the front has folded every complete step. */
   get done() {
     return this.front.seq + 1 >= this.#end;
   }
 
-  /** Fold ahead for at most `budgetMs`. @param {number} budgetMs @returns {boolean} whether all is folded */
+  /** Folds ahead for at most `budgetMs`. @param {number} budgetMs @returns {boolean} whether all is folded */
   advance(budgetMs) {
     const end = this.#end;
     const { front, log } = this;
@@ -112,7 +113,7 @@ export class Keyframes {
     this.bytes = this.frames.reduce((sum, frame) => sum + frame.bytes, 0);
   }
 
-  /** The world at a position, which nobody may change. @param {number} step @returns {World} */
+  /** The world at a position. Don't change it. @param {number} step @returns {World} */
   at(step) {
     const end = this.log.endOf(step);
     const known = this.recent.find((entry) => entry.step === step && entry.world.seq + 1 === end);

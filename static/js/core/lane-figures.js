@@ -1,9 +1,9 @@
-/** The figures of one lane over what was measured of it. The command line prints the same ones. Pure. */
+/** The figures of one lane from its measurements. The command line prints the same ones. Pure. */
 
 /** @import { LaneMeasured } from './events.d.ts' */
 /** @import { LaneRun, World, LaneHeader } from './types.d.ts' */
 
-/** An exact lane may differ from the reference by rounding only. */
+/** An exact lane may differ from the reference only by rounding. */
 export const EXACT_LIMIT = 1e-3;
 
 /**
@@ -15,7 +15,8 @@ export const EXACT_LIMIT = 1e-3;
  * @property {number} num_differing tokens at which it says another one
  */
 
-/** Sums over the first tokens of a list that only grows: `kl[i]` is over i of them. @typedef {{kl: number[], nll: number[], agreeing: number[], most: number[], first: number|null, sorted: number[], numSorted: number}} Sums */
+/** Sums over the first tokens of a growing list: `kl[i]` covers i of them.
+ * @typedef {{kl: number[], nll: number[], agreeing: number[], most: number[], first: number|null, sorted: number[], numSorted: number}} Sums */
 
 /** @type {WeakMap<readonly LaneMeasured[], Sums>} */
 const sumsOf = new WeakMap();
@@ -49,7 +50,7 @@ export function figuresOf(measured, count) {
   };
 }
 
-/** Over all but the first token. The times are kept sorted while tokens come one by one.
+/** Over all tokens but the first. The times stay sorted while tokens are added one by one.
  * @param {readonly LaneMeasured[]} measured @param {number} count @param {Sums} sums @returns {number|null} */
 function medianMs(measured, count, sums) {
   if (count < 2) return null;
@@ -65,30 +66,34 @@ function medianMs(measured, count, sums) {
   return (sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2) / 1000;
 }
 
-/** Does a lane keep nothing from step to step? @param {LaneHeader} lane @returns {boolean} */
+/** Whether a lane keeps nothing between steps. @param {LaneHeader} lane @returns {boolean} */
 export function keepsNothing({ spec }) {
   return spec.split('+').includes('no-cache');
 }
 
-/** What the lanes did for the latest request that they were measured for. @param {World} world @returns {LaneRun|null} */
+/** The measurements of the latest measured request. @param {World} world @returns {LaneRun|null} */
 export function latestRun(world) {
   let latest = null;
   for (const run of world.lanes.values()) if (!latest || run.requestId > latest.requestId) latest = run;
   return latest;
 }
 
-/** The reference has read a token that some lane has yet to read: a moment in the middle of a step. @param {LaneRun} run @returns {boolean} */
+/** Whether the reference has read a token that some lane hasn't read yet, as in the middle of a step.
+ * @param {LaneRun} run @returns {boolean} */
 export function lagging({ counts: [reference, ...others] }) {
   return others.some((count) => count === reference - 1);
 }
 
-/** Does a lane that should be exact hold to it? @param {LaneFigures} figures @returns {boolean} */
+/** Whether a lane that should be exact is. @param {LaneFigures} figures @returns {boolean} */
 export function isProved(figures) {
   return figures.num_differing === 0 && figures.max_abs_logit_diff <= EXACT_LIMIT;
 }
 
-/** K/V computations for `numNew` tokens after a prompt: with a cache each token once (the last one never), without one the whole text at
- * every token. @param {number} prompt @param {number} numNew @returns {{cached: number, none: number}} */
+/**
+ * K/V computations for `numNew` tokens after a prompt. With a cache, each token is computed once (the last one never);
+ * without one, the whole text is computed at every token.
+ * @param {number} prompt @param {number} numNew @returns {{cached: number, none: number}}
+ */
 export function closedForms(prompt, numNew) {
   return numNew === 0 ? { cached: 0, none: 0 } : { cached: prompt + numNew - 1, none: numNew * prompt + (numNew * (numNew - 1)) / 2 };
 }

@@ -1,4 +1,4 @@
-/** The log: immutable records by seq, and where each step lies. Nothing is ever changed or removed. */
+/** The log: immutable records by seq, and the range of each step. Records are never changed or removed. */
 import { emitter } from './emitter.js';
 import { groupStep, kindOf } from './step-info.js';
 /** @import { EventRecord, Event } from './events.d.ts' */
@@ -6,8 +6,11 @@ import { groupStep, kindOf } from './step-info.js';
 
 /** @typedef {{step: number, kind: 'eviction'|'hit'|'finish'|'reset'|'window'|'copy'|'preemption'|'fork'|'forgotten'|'differs'}} Mark */
 
-/** `firstTokenStep` is 0 until the first token was sampled; `runs` are the stretches of steps in which it was at work, first and
- * last of each. @typedef {{firstStep: number, lastStep: number, firstTokenStep: number, runs: [number, number][]}} Span */
+/**
+ * `firstTokenStep` is 0 until the first token is sampled. `runs` are the ranges of steps that computed the request,
+ * first and last of each.
+ * @typedef {{firstStep: number, lastStep: number, firstTokenStep: number, runs: [number, number][]}} Span
+ */
 
 const CACHED_STEPS = 64;
 
@@ -24,7 +27,7 @@ export class Log {
     this.firstSeq = 0;
     /** Folded world just before `firstSeq`, as JSON. @type {any} */
     this.checkpoint = null;
-    /** Last seq of the server when it said hello: how much there is to come. */
+    /** Last seq on the server at hello, the end of the history to load. */
     this.headSeq = -1;
     /** @type {EventRecord[]} */
     this.records = [];
@@ -34,37 +37,37 @@ export class Log {
     this.starts = [];
     /** Seq of `step_finished` of step baseStep + 1 + i. @type {number[]} */
     this.ends = [];
-    /** A record that was missing; the transport then asks again. @type {{expected: number, got: number}|null} */
+    /** A missing record; the transport then asks again. @type {{expected: number, got: number}|null} */
     this.gap = null;
     /** Kind of step baseStep + 1 + i, of those started. @type {import('./types.d.ts').StepKind[]} */
     this.kinds = [];
     /** Rare events in order of step. @type {Mark[]} */
     this.marks = [];
-    /** Steps in which each request was at work. @type {Map<number, Span>} */
+    /** Steps that computed each request. @type {Map<number, Span>} */
     this.spans = new Map();
     /** Measured misses by request. @type {Map<number, {seq: number, event: import('./events.d.ts').MissMeasured}>} */
     this.misses = new Map();
-    /** Request and lane of those that would have written another token. @type {Set<string>} */
+    /** Request and lane of lanes that would have generated another token. @type {Set<string>} */
     this.differing = new Set();
     /** Position of the last token that each request sampled. @type {Map<number, number>} */
     this.lastSampled = new Map();
-    /** Requests that have ended. @type {Set<number>} */
+    /** Requests that have finished. @type {Set<number>} */
     this.finished = new Set();
-    /** Has the host tier ever held anything? */
+    /** Whether the host tier has ever held anything. */
     this.usesHost = false;
-    /** When the last step came, by this page's clock. */
+    /** When the last step arrived, by this page's clock. */
     this.arrivedAt = 0;
     this.changes = emitter();
     /** @type {Map<number, StepInfo>} */
     this.infos = new Map();
   }
 
-  /** In the session of one lane: that of the whole comparison. @returns {string} */
+  /** In the session of one lane: the session of the whole comparison. @returns {string} */
   get comparisonId() {
     return this.sessionId.replace(/\.\d+$/, '');
   }
 
-  /** Begin a log: nothing of the former one stays.
+  /** Starts a log; the previous one is discarded.
    * @param {{header: Header, logId: string, sessionId: string, kind: 'live'|'recording', firstSeq: number, headSeq?: number, checkpoint: any}} hello */
   begin({ header, logId, sessionId, kind, firstSeq, headSeq = -1, checkpoint }) {
     this.header = header;
@@ -96,7 +99,7 @@ export class Log {
     return this.firstSeq + this.records.length - 1;
   }
 
-  /** Is what was there when the log was opened still on its way? */
+  /** Whether records that existed when the log was opened are still arriving. */
   get isLoading() {
     return this.lastSeq < this.headSeq;
   }
@@ -106,12 +109,12 @@ export class Log {
     return this.baseStep + this.ends.length;
   }
 
-  /** Is a step under way in the engine, its records only partly here? */
+  /** Whether the engine is in the middle of a step. */
   get stepOpen() {
     return this.starts.length > this.ends.length;
   }
 
-  /** Add records; those already here are skipped, a gap stops. @param {EventRecord[]} records @returns {number} how many were added */
+  /** Adds records, skips known ones, and stops at a gap. @param {EventRecord[]} records @returns {number} how many were added */
   append(records) {
     let added = 0;
     for (const record of records) {
@@ -174,7 +177,7 @@ export class Log {
     }
   }
 
-  /** The first difference of each lane is an event of its own. @param {import('./events.d.ts').LaneMeasured} event */
+  /** The first difference of each lane is a mark of its own. @param {import('./events.d.ts').LaneMeasured} event */
   #differs(event) {
     const key = `${event.request_id}.${event.lane}`;
     if (this.differing.has(key)) return;
@@ -196,7 +199,7 @@ export class Log {
     span.lastStep = step;
   }
 
-  /** The last step up to `step` in which a request was at work, 0 for none. @param {number} requestId @param {number} step @returns {number} */
+  /** The last step up to `step` that computed a request, 0 for none. @param {number} requestId @param {number} step @returns {number} */
   lastWork(requestId, step) {
     const runs = this.spans.get(requestId)?.runs ?? [];
     for (let i = runs.length - 1; i >= 0; i--) {
@@ -210,7 +213,7 @@ export class Log {
     return this.spans.get(requestId) ?? null;
   }
 
-  /** How a token was chosen. @param {number} requestId @param {number} position @returns {import('./events.d.ts').TokenSampled|null} */
+  /** Why a token was chosen. @param {number} requestId @param {number} position @returns {import('./events.d.ts').TokenSampled|null} */
   sampleOf(requestId, position) {
     const span = this.spans.get(requestId);
     if (!span || span.firstTokenStep === 0) return null;
@@ -249,20 +252,20 @@ export class Log {
     return this.records[seq - this.firstSeq];
   }
 
-  /** First seq that does not belong to position `step`: where step + 1 starts, or the end. @param {number} step */
+  /** First seq after position `step`: where step + 1 starts, or the end. @param {number} step */
   endOf(step) {
     const index = step - this.baseStep;
     return index < this.starts.length ? this.starts[index] : this.lastSeq + 1;
   }
 
-  /** Seqs of step `k`, first and last inclusive, or null while it is not complete. @param {number} k @returns {[number, number]|null} */
+  /** Seqs of step `k`, first and last inclusive, or null while it isn't complete. @param {number} k @returns {[number, number]|null} */
   stepRange(k) {
     const index = k - this.baseStep - 1;
     if (index < 0 || index >= this.ends.length) return null;
     return [this.starts[index], this.ends[index]];
   }
 
-  /** The step that a record belongs to: the one it lies in, or the last one finished before it. @param {number} seq @returns {number} */
+  /** The step of a record: the one that contains it, or the last one finished before it. @param {number} seq @returns {number} */
   stepOf(seq) {
     let low = 0;
     let high = this.starts.length;
@@ -281,7 +284,7 @@ export class Log {
     return event && event.type === 'step_finished' ? event : null;
   }
 
-  /** The events of step `k`, grouped, or null while it is not complete. @param {number} k @returns {StepInfo|null} */
+  /** The events of step `k`, grouped, or null while it isn't complete. @param {number} k @returns {StepInfo|null} */
   step(k) {
     const cached = this.infos.get(k);
     if (cached) return cached;

@@ -1,6 +1,6 @@
 /**
- * How a step's progress 0-1 divides: first its blocks (lookup, hits, evictions, allocations), then the sweep through the
- * layers, then the sampled token, then what the end of a request gives back. Pure functions of the step.
+ * Division of a step's progress 0-1: first its blocks (lookup, hits, evictions, allocations), then the sweep through
+ * the layers, then the sampled token, then the blocks that a finished request releases. Pure functions of the step.
  */
 
 /** @import { StepInfo, Phases, LayerMoment } from './types.d.ts' */
@@ -10,9 +10,9 @@ const PREFILL_MS = 1500;
 const DECODE_MS = 900;
 const RARE_MS = 900;
 const CALM_MS = 250;
-/** Share of a decode layer's time in which its entry is written; the rest is the query reading the row. */
+/** Share of a decode layer's time in which its entry is written; in the rest, the query reads the row. */
 export const WRITE_SHARE = 0.3;
-/** From this speed on layers are not shown one after the other, so that nothing wide flickers. */
+/** From this speed on, layers aren't shown one after the other, so that no large area flickers. */
 export const CUT_SPEED = 4;
 
 /** @type {WeakMap<StepInfo, Phases>} */
@@ -39,7 +39,7 @@ export function phasesOf(step) {
   return phases;
 }
 
-/** Progress inside one part, clamped to 0-1. @param {readonly [number, number]} part @param {number} progress */
+/** Progress within one part, clamped to 0-1. @param {readonly [number, number]} part @param {number} progress */
 export function within(part, progress) {
   const [from, to] = part;
   if (progress <= from) return 0;
@@ -52,7 +52,7 @@ export function layerOrder(step) {
   return step.written[0]?.layers ?? [];
 }
 
-/** The layer at work at this progress, or null outside the sweep. @param {StepInfo|null} step @param {number} progress @returns {LayerMoment|null} */
+/** The layer in progress, or null outside the sweep. @param {StepInfo|null} step @param {number} progress @returns {LayerMoment|null} */
 export function layerAt(step, progress) {
   if (!step) return null;
   const [from, to] = phasesOf(step).layers;
@@ -71,7 +71,8 @@ export function progressOfLayer(step, index) {
   return from + ((to - from) * (index + 0.65)) / count;
 }
 
-/** Is the entry of a position in a layer still to be written by this step? @param {StepInfo|null} step @param {number} progress @param {number} requestId @param {number} position @param {number} layer */
+/** Whether this step has yet to write a position's entry in a layer.
+ * @param {StepInfo|null} step @param {number} progress @param {number} requestId @param {number} position @param {number} layer */
 export function isAhead(step, progress, requestId, position, layer) {
   const written = step?.written.find((event) => event.request_id === requestId);
   if (!step || !written || written.positions.length === 0) return false;
@@ -80,7 +81,8 @@ export function isAhead(step, progress, requestId, position, layer) {
   return written.layers.indexOf(layer) >= numLayersWritten(step, progress);
 }
 
-/** How many layers of the order have written by now (0 before the sweep, all after it). @param {StepInfo} step @param {number} progress @returns {number} */
+/** How many layers of the order have written so far (0 before the sweep, all after it).
+ * @param {StepInfo} step @param {number} progress @returns {number} */
 export function numLayersWritten(step, progress) {
   const [from, to] = phasesOf(step).layers;
   const count = layerOrder(step).length;

@@ -1,6 +1,6 @@
 /**
- * The fold: one case per event type. It checks what it is told; the first contradiction is kept in `world.broken` and
- * the fold goes on as well as it can, so that a wrong log is seen and not hidden.
+ * The fold: one case per event type. It checks each event; the first contradiction is recorded in `world.broken`, and
+ * the fold continues as well as it can, so that a wrong log is shown and not hidden.
  */
 import { digest, extendTokenHash, TOKEN_HASH_START } from './digest.js';
 import { forgetAll, laneCases } from './fold-lanes.js';
@@ -11,7 +11,7 @@ import { letterOf } from './state.js';
 /** @import { Event, EventRecord } from './events.d.ts' */
 /** @import { Cases } from './fold.js' */
 
-/** Finished requests that a world still describes, as in kvviz/log/world.py. */
+/** Number of finished requests that a world keeps, as in kvviz/log/world.py. */
 export const MAX_FINISHED_REQUESTS = 256;
 
 /** @type {Cases} */
@@ -232,7 +232,7 @@ function leaveHost(world, requestId) {
   for (const [hostId, block] of world.host) if (block.requestId === requestId) world.host.delete(hostId);
 }
 
-/** Old requests are only counted; makes room for one that ends. @param {World} world */
+/** Older finished requests are only counted, so that a world stays small. @param {World} world */
 function forgetOldest(world) {
   let surplus = world.requests.size - world.unfinished.length + 1 - MAX_FINISHED_REQUESTS;
   for (const [id, request] of world.requests) {
@@ -245,7 +245,7 @@ function forgetOldest(world) {
   }
 }
 
-/** Fold one record into the world. @param {World} world @param {EventRecord} record */
+/** Folds one record into the world. @param {World} world @param {EventRecord} record */
 export function apply(world, record) {
   const event = record[2];
   if (record[0] !== world.seq + 1) contradiction(world, `record ${record[0]} follows record ${world.seq}`);

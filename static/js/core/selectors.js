@@ -1,12 +1,15 @@
-/** Values derived from a world, the log and the ui: the only places where a figure on screen is computed. */
+/** Values derived from a world, the log and the ui. Figures on screen are computed only here. */
 
 /** @import { World } from './state.js' */
 /** @import { Log } from './log.js' */
 /** @import { Ui } from '../ui/store.js' */
 /** @import { Request, Scene, Header } from './types.d.ts' */
 
-/** The request whose tokens are shown: the chosen one, else the one at work in this scene, else the running one, else
- * the last. @param {Scene} scene @param {Ui} ui @returns {Request|null} */
+/**
+ * The request whose tokens are shown: the chosen one, else the one computed in this scene, else the running one, else
+ * the last.
+ * @param {Scene} scene @param {Ui} ui @returns {Request|null}
+ */
 export function shownRequest(scene, ui) {
   const { after, step } = scene;
   if (ui.requestId !== null) {
@@ -21,8 +24,11 @@ export function shownRequest(scene, ui) {
   return currentRequest(after);
 }
 
-/** The running request, else the last that ended, else the first that waits; one that ended before anything of it was
- * computed has nothing to show. @param {World} world @returns {Request|null} */
+/**
+ * The running request, else the last finished one, else the first waiting one. A request that finished before any
+ * token was computed has nothing to show.
+ * @param {World} world @returns {Request|null}
+ */
 function currentRequest(world) {
   /** @type {Request|null} */
   let last = null;
@@ -37,14 +43,17 @@ function currentRequest(world) {
   return last && (last.numComputed > 0 || !waiting) ? last : waiting;
 }
 
-/** The block table of a request: as it stands, or as it ended. @param {Request} request @returns {number[]} */
+/** The block table of a request, now or when it finished. @param {Request} request @returns {number[]} */
 export function tableOf(request) {
   return request.state === 'finished' ? request.lastTable ?? [] : request.table;
 }
 
-/** Where a position's entry lies, or null. Stored is what the slot still says, whoever uses the block now.
+/**
+ * The place of a position's entry, or null. It counts as stored if the slot still has it, whichever request uses the
+ * block now.
  * @param {World} world @param {Request} request @param {number} position
- * @returns {{block: number, offset: number, slot: number, writeSeq: number, stored: boolean}|null} */
+ * @returns {{block: number, offset: number, slot: number, writeSeq: number, stored: boolean}|null}
+ */
 export function placeOf(world, request, position) {
   const block = tableOf(request)[Math.floor(position / world.blockSize)] ?? -1;
   if (block < 0) return null;
@@ -90,27 +99,30 @@ export function poolCounts(world) {
   return { used, cached, blank: world.numBlocks - used - cached };
 }
 
-/** Entries that a request holds now: computed and not left behind by its windows. @param {Request} request @returns {number} */
+/** Entries that a request holds now: computed, and not released by its windows. @param {Request} request @returns {number} */
 export function storedTokens(request) {
   return request.state === 'finished' ? 0 : Math.max(request.numComputed - request.windowStart - goneTokens(request), 0);
 }
 
-/** Tokens that a policy has forgotten; one that is gone in some layers or heads only counts for that part. @param {Request} request @returns {number} */
+/** Tokens that a policy has dropped; one dropped in only some layers or heads counts in part. @param {Request} request @returns {number} */
 export function goneTokens(request) {
   const lists = request.forgotten.reduce((sum, heads) => sum + heads.length, 0);
   return lists === 0 ? 0 : request.numDropped / lists;
 }
 
-/** In how many of how many heads of a layer an entry is gone. @param {World} world @param {Request} request @param {number} layer @param {number} position
+/** In how many heads of a layer an entry is dropped, and of how many.
+ * @param {World} world @param {Request} request @param {number} layer @param {number} position
  * @returns {{gone: number, of: number}} */
 export function goneHeads(world, request, layer, position) {
   const heads = request.forgotten.length === 1 ? request.forgotten[0] : request.forgotten[layer] ?? [];
   return { gone: heads.filter((since) => (since.get(position) ?? Infinity) <= world.seq).length, of: heads.length };
 }
 
-/** K/V computations of a request so far, with the cache and as if every step computed its whole prefix (which no
- * preemption would make it do again).
- * @param {Request} request @returns {{withCache: number, without: number}} */
+/**
+ * K/V computations of a request so far, with the cache, and as if every step computed its whole prefix (not again
+ * after a preemption).
+ * @param {Request} request @returns {{withCache: number, without: number}}
+ */
 export function workCounts(request) {
   const prompt = request.promptLength;
   const computed = request.tokens.length > prompt ? Math.max(request.numComputed, request.tokens.length - 1) : request.numComputed;
@@ -120,13 +132,12 @@ export function workCounts(request) {
   return { withCache: request.numWritten, without };
 }
 
-/** Is it the log of a block workload? Then no layer stores anything. @param {Header} header @returns {boolean} */
+/** Whether this is the log of a block workload, in which no layer stores anything. @param {Header} header @returns {boolean} */
 export function hasNoModel(header) {
   return header.model.layers.every((layer) => layer.cache === 'none');
 }
 
-/** Bytes that one token costs in one layer and in all, and the factors of the formula.
- * @param {Header} header @param {number} layer */
+/** Bytes of one token in one layer and in all, and the factors of the formula. @param {Header} header @param {number} layer */
 export function entryBytes(header, layer) {
   const geometry = header.model.layers[layer] ?? null;
   const inLayer = geometry ? geometry.bytes_per_token : header.pool.bytes_per_token / header.model.num_layers;
@@ -143,9 +154,12 @@ export function shortDtype(dtype) {
   return { float64: 'fp64', float32: 'fp32', float16: 'fp16', bfloat16: 'bf16' }[dtype] ?? dtype;
 }
 
-/** Milliseconds of a request's prefill (summed over its steps, once all are done up to the first sampled token) and of the last finished
- * step in which it decoded, at the scene's position. @param {Log} log @param {Request} request @param {number} position
- * @returns {{prefillMs: number|null, prefillTokens: number, tokenMs: number|null}} */
+/**
+ * Milliseconds of a request's prefill (the sum of its steps up to the first sampled token, once finished) and of its
+ * last finished decode step, at the scene's position.
+ * @param {Log} log @param {Request} request @param {number} position
+ * @returns {{prefillMs: number|null, prefillTokens: number, tokenMs: number|null}}
+ */
 export function stepTimes(log, request, position) {
   const span = log.spanOf(request.id);
   if (!span) return { prefillMs: null, prefillTokens: 0, tokenMs: null };
@@ -169,14 +183,15 @@ export function stepTimes(log, request, position) {
   return { prefillMs: complete ? prefillUs / 1000 : null, prefillTokens, tokenMs };
 }
 
-/** The time to first token of a prefix hit against its measured miss, once both are known.
+/** The time to first token with a prefix hit and with the measured miss, once both are known.
  * @param {Log} log @param {number} requestId @param {number} seq last record seen */
 export function missOf(log, requestId, seq) {
   const miss = log.misses.get(requestId);
   return miss && miss.seq <= seq ? miss.event : null;
 }
 
-/** The request that `request` continues, back to the first of the conversation. @param {World} world @param {Request} request @returns {Request[]} */
+/** The request that `request` continues, back to the first of the conversation.
+ * @param {World} world @param {Request} request @returns {Request[]} */
 export function conversation(world, request) {
   const turns = [request];
   let at = request;

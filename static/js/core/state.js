@@ -1,4 +1,4 @@
-/** The folded state of a cache: what a picture may be made from. Only reducer.js writes it. */
+/** The folded state of a cache, from which pictures are drawn. Only reducer.js writes it. */
 
 import { shortHashOf, TOKEN_HASH_START } from './digest.js';
 /** @import { Request, Check, HostBlock, LaneRun } from './types.d.ts' */
@@ -14,8 +14,8 @@ export function letterOf(id) {
 }
 
 /**
- * Per block: reference count, full prefix hash or null, step since which it is free (-1 in use; 0 from the start).
- * Per slot (block × block size + offset): request, position, seq of the write, token; -1 where blank.
+ * Per block: reference count, full prefix hash or null, step since which it is free (-1 in use; 0 from the start). Per
+ * slot (block × block size + offset): request, position, seq of the write, token; -1 if blank.
  */
 export class World {
   /** @param {number} numBlocks @param {number} blockSize */
@@ -30,7 +30,7 @@ export class World {
     /** The step being folded, or the last finished one. */
     this.currentStep = 0;
     this.refCount = new Int32Array(numBlocks);
-    /** First 4 bytes of each block's hash as a number: what the digest reads. */
+    /** First 4 bytes of each block's hash as a number, for the digest. */
     this.shortHash = new Uint32Array(numBlocks);
     this.freeSince = new Int32Array(numBlocks);
     /** @type {(string|null)[]} */
@@ -41,32 +41,32 @@ export class World {
     this.slotPosition = new Int32Array(numSlots).fill(-1);
     this.slotSeq = new Float64Array(numSlots).fill(-1);
     this.slotToken = new Int32Array(numSlots).fill(-1);
-    /** Blocks of the host tier that are in use, by id. Each is replaced, never changed. @type {Map<number, HostBlock>} */
+    /** Blocks of the host tier in use, by id. Each is replaced, never changed. @type {Map<number, HostBlock>} */
     this.host = new Map();
     /** In order of id. @type {Map<number, Request>} */
     this.requests = new Map();
-    /** Ids of the requests that have not ended, ascending. @type {number[]} */
+    /** Ids of the unfinished requests, ascending. @type {number[]} */
     this.unfinished = [];
     this.numFinished = 0;
-    /** Over the token hashes of the finished requests, in the order in which they ended. */
+    /** Hash over the token hashes of the finished requests, in the order in which they finished. */
     this.finishedHash = TOKEN_HASH_START;
-    /** Of a comparison, by request. Each is replaced, never changed. @type {Map<number, LaneRun>} */
+    /** Measurements of a comparison, by request. Each is replaced, never changed. @type {Map<number, LaneRun>} */
     this.lanes = new Map();
-    /** How many lanes the run has; null when that is not known. @type {number|null} */
+    /** Number of lanes in the run; null if unknown. @type {number|null} */
     this.numLanes = null;
-    /** Times that an attacker saw; replaced, never changed. @type {readonly ProbeTimed[]} */
+    /** Times that an attacker observed; replaced, never changed. @type {readonly ProbeTimed[]} */
     this.probes = [];
     /** Digest of the last finished step. @type {Check|null} */
     this.check = null;
     /** First contradiction between an event and this world. @type {string|null} */
     this.broken = null;
-    /** Events of types that this page does not know. */
+    /** Events of unknown types. */
     this.numUnknown = 0;
-    /** Requests that this world alone holds; others are copied before a change. @type {Set<number>} */
+    /** Requests that only this world holds; others are copied before a change. @type {Set<number>} */
     this.owned = new Set();
   }
 
-  /** A world that can be folded on without changing this one. Requests are copied when first changed. */
+  /** A world that can be folded further without changing this one. Requests are copied when first changed. */
   clone() {
     /** @type {World} */
     const copy = Object.create(World.prototype);
@@ -100,14 +100,14 @@ export class World {
     return copy;
   }
 
-  /** Bytes that a clone costs, roughly. */
+  /** Approximate bytes of a clone. */
   get cloneBytes() {
     let tokens = 0;
     for (const id of this.unfinished) tokens += this.requests.get(id)?.tokens.length ?? 0;
     return this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + this.host.size * 40 + tokens * 16;
   }
 
-  /** The request, ready to be changed. @param {number} id @returns {Request|undefined} */
+  /** The request, safe to change. @param {number} id @returns {Request|undefined} */
   mutable(id) {
     const request = this.requests.get(id);
     if (!request || this.owned.has(id)) return request;

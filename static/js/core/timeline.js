@@ -1,6 +1,6 @@
 /**
  * The cursor on the log. Position i is the world after step i; `progress` runs 0-1 on the way to i + 1. Pinned means
- * that the cursor follows the head of a live log; any seek unpins. Nothing here commands the engine.
+ * that the cursor follows the head of a live log; any seek unpins it. The timeline never commands the engine.
  */
 import { emitter } from './emitter.js';
 import { Keyframes } from './keyframes.js';
@@ -10,10 +10,10 @@ import { apply } from './reducer.js';
 /** @import { Scene } from './types.d.ts' */
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
-/** While a long log comes in it is folded at once, batch by batch, and the rest of the page is told only this often. */
+/** While a long log arrives, it is folded in batches, and the rest of the page is notified only this often. */
 const LOADING_FOLD_MS = 30;
 const LOADING_TELL_MS = 700;
-/** A pinned cursor this many steps behind the head stops drawing the way and shows the last state. */
+/** A pinned cursor this many steps behind the head skips the motion and shows the last state. */
 const OUTRUN_STEPS = 4;
 
 export class Timeline {
@@ -27,15 +27,16 @@ export class Timeline {
     this.pinned = false;
     this.speed = 1;
     this.reducedMotion = false;
-    /** Milliseconds for which a step has been held still under reduced motion. */
+    /** Milliseconds that a step has been held under reduced motion. */
     this.held = 0;
-    /** Play stops here; null plays on. @type {number|null} */
+    /** Play stops at this position; null means never. @type {number|null} */
     this.stopAt = null;
-    /** Steps per second while the head outruns the motion; 0 otherwise. */
+    /** Steps per second while the head is faster than the motion, else 0. */
     this.outrun = 0;
     /** @type {Scene|null} */
     this.cachedScene = null;
-    /** What `momentWorld` found last. @type {{before: import('./state.js').World, until: string, world: import('./state.js').World}|null} */
+    /** The last result of `momentWorld`.
+     * @type {{before: import('./state.js').World, until: string, world: import('./state.js').World}|null} */
     this.moment = null;
     this.changes = emitter();
     /** @type {{time: number, step: number}[]} */
@@ -56,7 +57,7 @@ export class Timeline {
     return this.position >= this.head;
   }
 
-  /** Is the cursor on its way by itself? */
+  /** Whether the cursor moves by itself. */
   get moving() {
     return this.playing || (this.pinned && this.position < this.head);
   }
@@ -86,7 +87,7 @@ export class Timeline {
     this.#changed('head');
   }
 
-  /** Steps per second that arrived lately. */
+  /** Steps per second that arrived recently. */
   get arrivalRate() {
     const first = this.arrivals[0];
     const last = this.arrivals[this.arrivals.length - 1];
@@ -114,8 +115,11 @@ export class Timeline {
     return scene;
   }
 
-  /** The world as the cursor sees it now: inside a step nothing is written before the sweep through the layers, and
-   * nothing is given back before its time. @returns {import('./state.js').World} */
+  /**
+   * The world as of the cursor: within a step, nothing is written before the sweep through the layers, and nothing is
+   * released before its phase.
+   * @returns {import('./state.js').World}
+   */
   momentWorld() {
     const { step, progress, before, after } = this.scene();
     if (!step) return before;
@@ -133,7 +137,7 @@ export class Timeline {
     return world;
   }
 
-  /** Set the cursor. Progress moves inside a scene without making a new one. @param {number} position @param {number} progress */
+  /** Sets the cursor. Progress within a scene doesn't create a new scene. @param {number} position @param {number} progress */
   #set(position, progress) {
     const step = position + Math.floor(progress);
     const clamped = Math.min(Math.max(step, this.first), this.head);
@@ -150,7 +154,7 @@ export class Timeline {
     }
   }
 
-  /** Go somewhere at once; unpins. @param {number} position @param {number} [progress] */
+  /** Jumps to a position and unpins. @param {number} position @param {number} [progress] */
   seek(position, progress = 0) {
     this.stopAt = null;
     this.outrun = 0;
@@ -165,7 +169,7 @@ export class Timeline {
     this.changes.emit('pin');
   }
 
-  /** Follow the head. @param {boolean} [jump] go there at once */
+  /** Follows the head. @param {boolean} [jump] go there at once */
   pin(jump = true) {
     this.stopAt = null;
     this.playing = false;
@@ -202,7 +206,7 @@ export class Timeline {
     this.changes.emit('speed');
   }
 
-  /** One step on, with motion unless `instant`. @param {boolean} [instant] @returns {boolean} false at the head */
+  /** One step forward, with motion unless `instant`. @param {boolean} [instant] @returns {boolean} false at the head */
   stepForward(instant = false) {
     if (this.progress > 0) this.#set(this.position + 1, 0);
     if (this.position >= this.head) return false;
@@ -226,7 +230,7 @@ export class Timeline {
     this.changes.emit('play');
   }
 
-  /** The next layer inside the step, paused there. @param {1|-1} direction @returns {number|null} the layer */
+  /** Moves to the next layer in the step and pauses there. @param {1|-1} direction @returns {number|null} the layer */
   stepLayer(direction) {
     this.playing = false;
     this.stopAt = null;
@@ -251,7 +255,8 @@ export class Timeline {
     return layerAt(step, this.progress)?.layer ?? null;
   }
 
-  /** The next or last rare event; the cursor stops just before its step, so that it can be watched. @param {1|-1} direction */
+  /** Moves to the next or previous rare event. The cursor stops just before its step, so that the step can be played.
+   * @param {1|-1} direction */
   seekMark(direction) {
     const here = this.position;
     const marks = this.log.marks.filter((mark) => mark.step <= this.head);
@@ -260,7 +265,7 @@ export class Timeline {
     return mark ?? null;
   }
 
-  /** Without motion a step is held still for as long as its motion would last, then replaced at once.
+  /** Under reduced motion, a step is held for as long as its motion would last, then replaced at once.
    * @param {number} left @param {number} position @returns {number} */
   #hold(left, position) {
     const step = this.log.step(position + 1);
@@ -271,7 +276,7 @@ export class Timeline {
     return duration;
   }
 
-  /** Move on by `dt` milliseconds. @param {number} dt @returns {boolean} whether there is more to do */
+  /** Advances by `dt` milliseconds. @param {number} dt @returns {boolean} whether there is more to do */
   tick(dt) {
     if (!this.moving) return false;
     const lag = this.head - this.position;
