@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvviz.commands.main import main
+from kvviz.comparison import needle as needles
 from kvviz.log.recording import Recording
 from kvviz.sessions.limits import Limits
 from kvviz.sources import worker
@@ -140,11 +141,19 @@ def has_ended(socket: Any) -> bool:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("preset", "needle"), sampled([("bits", False), ("needle", True)]))
+@pytest.mark.parametrize(
+    ("preset", "num_hay"),
+    sampled([("bits", 0), ("needle", len(needles.HAY)), ("needle", 3)], always=[("needle", 3)], per_group=0),
+)
 def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
-    preset: str, needle: bool, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    preset: str, num_hay: int, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """One click; then the same lanes by the command line in a session of its own tell the same figures."""
+    """One click; then the same lanes by the command line in a session of its own tell the same figures.
+
+    `num_hay`: sentences around the word of a needle; 0: no needle.
+    """
+    needle = num_hay > 0
+    monkeypatch.setattr(needles, "HAY", needles.HAY[:num_hay])
     page = tab
     page.set_viewport_size({"width": 1440, "height": 900})
     watched = Watched(page, live.url.split("/")[2])

@@ -74,9 +74,9 @@ def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
     def talk(*, prefix_cache: bool) -> list[list[int]]:
         config = EngineConfig(num_blocks=16, prefix_cache=prefix_cache)
         session = ModelRun(observed, default_model.tokenizer, config, measure_misses=False)
-        first = session.add_prompt(PromptRequest("Tell me about one planet.", max_new_tokens=24))
+        first = session.add_prompt(PromptRequest("Tell me about one planet.", max_new_tokens=18))
         session.run()
-        session.add_prompt(PromptRequest("And one more.", max_new_tokens=12, continues=first))
+        session.add_prompt(PromptRequest("And one more.", max_new_tokens=6, continues=first))
         session.run()
         world = World(16, 16)
         for record in session.log.records():
@@ -95,7 +95,8 @@ def make(*arguments: Any, **options: Any) -> ModelRun:
 
 
 @pytest.mark.parametrize(
-    "name", sampled(["first-minute", "preempt_swap", "fork_tree"], always=["fork_tree"], per_group=0)
+    "name",
+    sampled(["first-minute", "preempt_swap", "fork_tree", "changed_letter"], always=["changed_letter"], per_group=0),
 )
 def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
     name: str, observed: InstrumentedModel, default_model: LoadedModel

@@ -6,17 +6,21 @@ import random
 import re
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from kvviz.experiments.timing import open_timing_attack
 from kvviz.model.loading import from_objects
+from kvviz.sources import run_factory
 from kvviz.sources.run_factory import open_loaded
 from kvviz.web.app import ServerConfig
 from tests.support.accessibility import LOOKS, faults_of
 from tests.support.browser import Watched
 from tests.support.running import Running, running, wait_for
+from tests.support.sample import sampled
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import letters_tokenizer
 from tests.support.tab import KeptScripts
@@ -268,25 +272,28 @@ def test_marks_of_one_row_do_not_lie_on_each_other(page: Any) -> None:
     assert close == 0
 
 
-def test_the_attack_is_run_from_the_page(page: Any, server: Running) -> None:
+@pytest.mark.parametrize("num_probes", sampled([8, 40], always=[8], per_group=0))
+def test_the_attack_is_run_from_the_page(page: Any, num_probes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a small random model; the times are what they are, the page tells them as they came."""
+    monkeypatch.setattr(run_factory, "open_timing_attack", partial(open_timing_attack, num_probes=num_probes))
     mount(page, "timing")
     assert "No guess has been timed yet" in page.locator(".exp-empty").inner_text()
     page.get_by_label("each have a salt").check()
     page.get_by_role("button", name="Run the attack").click()
     until(page, "document.querySelector('.speed').value === 'max'")
     until(page, "kvviz.transport.status.play.rate === null")
-    until(page, "kvviz.ctx.timeline.scene().after.probes?.filter((each) => each.says_secret !== null).length === 40")
+    timed = "kvviz.ctx.timeline.scene().after.probes?.filter((each) => each.says_secret !== null).length"
+    until(page, f"{timed} === {num_probes}")
     page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
-    until(page, "document.querySelector('.exp-outcome').innerText.includes('of 40 guesses')")
+    until(page, f"document.querySelector('.exp-outcome').innerText.includes('of {num_probes} guesses')")
     assert page.locator(".exp-timing h3").first.inner_text() == "A salt for each tenant"
     probes = page.evaluate("[...kvviz.ctx.timeline.scene().after.probes]")
     guesses = [probe for probe in probes if probe["says_secret"] is not None]
     assert all(probe["num_hit_tokens"] == 0 for probe in guesses)
-    assert sum(probe["is_secret"] for probe in guesses) == 20
+    assert sum(probe["is_secret"] for probe in guesses) == num_probes // 2
     rightly = sum(probe["says_secret"] == probe["is_secret"] for probe in guesses)
     shown = page.locator(".exp-accuracy").inner_text()
-    assert float(shown.split()[0]) == pytest.approx(100 * rightly / 40, abs=0.51)
+    assert float(shown.split()[0]) == pytest.approx(100 * rightly / num_probes, abs=0.51)
     learnt = [probe for probe in probes[: guesses[-1]["probe"]] if probe["says_secret"] is None]
     miss = min(probe["first_token_us"] for probe in learnt[::2][-5:])
     hit = statistics.median(probe["first_token_us"] for probe in learnt[1::2][-5:])

@@ -123,12 +123,13 @@ def test_its_log_folds_and_says_what_the_result_says(small: InstrumentedModel) -
 
 def test_scripts_follow_the_seed(small: InstrumentedModel) -> None:
     def secrets(seed: int) -> list[bool]:
-        played = attack(small, shared=True, seed=seed, num_probes=10)
+        played = attack(small, shared=True, seed=seed, num_probes=4)
         played.run()
         return [probe.is_secret for probe in played.probes]
 
-    assert secrets(1) == secrets(1)
-    assert len({tuple(secrets(seed)) for seed in range(4)}) > 1
+    scripts = [secrets(seed) for seed in range(3)]
+    assert secrets(1) == scripts[1]
+    assert scripts[0] != scripts[1] or scripts[1] != scripts[2]
 
 
 def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: InstrumentedModel) -> None:

@@ -17,16 +17,18 @@ def sampled(
     group: Callable[[Case], Hashable] = lambda case: None,
     per_group: int = 1,
     always: Collection[Case] = (),
+    never: Collection[Case] = (),
 ) -> list[Any]:
     """Values for `parametrize`. Those in `always` (what failed once) and `per_group` more of each group run under
-    `pytest`; the others are marked `prove`. A case that is a tuple fills several parameters.
+    `pytest`. The others are marked `prove`, and so are those in `never`: slow ones with quick ones in their group.
+    A case that is a tuple fills several parameters.
     """
     cases = list(cases)
-    missing = [case for case in always if case not in cases]
+    missing = [case for case in (*always, *never) if case not in cases]
     assert not missing, f"not among the cases: {missing}"
     left: dict[Hashable, list[Case]] = {}
     for case in cases:
-        if case not in always:
+        if case not in always and case not in never:
             left.setdefault(group(case), []).append(case)
     chance = random.Random(0)
     chosen = [case for group in left.values() for case in chance.sample(group, min(per_group, len(group)))]
