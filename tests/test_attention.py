@@ -9,7 +9,7 @@ import torch
 
 from kvviz.engine.runner import Segment
 from kvviz.model import attention
-from kvviz.model.attention import _plain, _single_queries
+from kvviz.model.attention import batched_attention, grouped_attention
 from kvviz.model.paged_cache import EvenReads, StepPlan
 
 NUM_HEADS, NUM_KV_HEADS, DIM, SCALING = 6, 2, 8, 0.3
@@ -53,7 +53,7 @@ def test_plain_attention_by_parts(
     monkeypatch.setattr(attention, "TILE_VALUES", queries_at_a_time * NUM_HEADS * num_tokens)
     key, value = _entries(num_tokens, num_new)
     query = _queries(num_new, num_tokens)
-    output, row = _plain(query, key, value, window, SCALING)
+    output, row = grouped_attention(query, key, value, window, SCALING)
     want_output, want_row = _want(query, key, value, window)
     torch.testing.assert_close(output, want_output, rtol=0, atol=1e-12)
     torch.testing.assert_close(row, want_row, rtol=0, atol=1e-12)
@@ -68,7 +68,7 @@ def test_single_queries_of_several_sequences(lengths: Sequence[int], window: int
     queries = [_queries(1, seed) for seed in range(len(lengths))]
     keys = torch.cat([torch.nn.functional.pad(key, (0, 0, 0, num_slots - key.shape[2])) for key, _ in parts], 2)
     values = torch.cat([torch.nn.functional.pad(value, (0, 0, 0, num_slots - value.shape[2])) for _, value in parts], 2)
-    output, weights = _single_queries(torch.cat(queries, 2), keys, values, even, window, SCALING)
+    output, weights = batched_attention(torch.cat(queries, 2), keys, values, even, window, SCALING)
     for index, (query, (key, value), length) in enumerate(zip(queries, parts, lengths, strict=True)):
         want_output, want_row = _want(query, key, value, window)
         torch.testing.assert_close(output[:, index], want_output[:, 0], rtol=0, atol=1e-12)

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 
 from kvviz.calculator import MODELS, find_model
 from kvviz.commands import calc as calculating
-from kvviz.commands import main as cli
 from kvviz.errors import ModelError
+from tests.support.command import run_command
 
 CASES = {
     case["id"]: case
@@ -33,21 +34,7 @@ FIELDS = (
 )
 
 
-@pytest.fixture
-def calc(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call the command in this process: exit code, standard output and standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kvviz", "calc", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+calc = partial(run_command, "calc")
 
 
 def write(folder: Path, config: Any) -> str:
@@ -57,7 +44,7 @@ def write(folder: Path, config: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-4-31b", "kimi-k3", "jamba-v0.1", "nemotron-super-49b"])
-def test_a_config_file_gives_its_known_answer(calc: Any, tmp_path: Path, name: str) -> None:
+def test_a_config_file_gives_its_known_answer(tmp_path: Path, name: str) -> None:
     expect = CASES[name]["expect"]
     path = write(tmp_path, CASES[name]["config"])
     for context, total in expect["total_bytes"].items():
@@ -79,7 +66,7 @@ def test_a_config_file_gives_its_known_answer(calc: Any, tmp_path: Path, name: s
             assert answer["fixed_state"]["recurrent_bytes"] == state["bytes_recurrent_fp32"]
 
 
-def test_batch_and_context_when_nothing_is_said(calc: Any, tmp_path: Path) -> None:
+def test_batch_and_context_when_nothing_is_said(tmp_path: Path) -> None:
     expect = CASES["llama-3.1-8b"]["expect"]
     _, out, _ = calc("--config", write(tmp_path, CASES["llama-3.1-8b"]["config"]), "--json")
     assert json.loads(out)["total_bytes"] == expect["total_bytes"]["8192"]
@@ -87,7 +74,7 @@ def test_batch_and_context_when_nothing_is_said(calc: Any, tmp_path: Path) -> No
     assert json.loads(out)["name"] == "SmolLM2 135M"
 
 
-def test_blocks_round_up(calc: Any) -> None:
+def test_blocks_round_up() -> None:
     _, out, _ = calc("llama-3.1-8b", "--context", "1000", "--batch", "3", "--block-size", "16", "--json")
     answer = json.loads(out)
     assert answer["total_bytes"] == 3 * 1_000 * 131_072
@@ -95,25 +82,25 @@ def test_blocks_round_up(calc: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["positional", "--config"])
-def test_a_listed_model_by_its_id(calc: Any, way: str) -> None:
+def test_a_listed_model_by_its_id(way: str) -> None:
     _, out, _ = calc(*(["gemma-3-1b"] if way == "positional" else ["--config", "gemma-3-1b"]), "--json")
     assert json.loads(out)["bytes_per_token"] == 26_624
 
 
-def test_typed_numbers(calc: Any) -> None:
+def test_typed_numbers() -> None:
     code, out, _ = calc("--layers", "80", "--kv-heads", "8", "--head-dim", "128", "--context", "131072", "--json")
     assert code == 0
     assert json.loads(out)["total_bytes"] == 42_949_672_960
 
 
-def test_a_config_from_standard_input(calc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps(CASES["gpt2"]["config"]).encode()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     code, out, _ = calc("--config", "-", "--json")
     assert (code, json.loads(out)["bytes_per_token"]) == (0, 36_864)
 
 
-def test_a_config_of_the_hub(calc: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_config_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = []
 
     def download(hub_id: str, file_name: str) -> str:
@@ -126,7 +113,7 @@ def test_a_config_of_the_hub(calc: Any, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert asked == [("someone/some-70b", "config.json")]
 
 
-def test_a_hub_that_cannot_be_reached_is_one_sentence(calc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_cannot_be_reached_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def download(hub_id: str, file_name: str) -> str:
         raise OSError("no route")
 
@@ -137,7 +124,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(calc: Any, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["bert-base", "t5-small", "deepseek-v4-flash"])
-def test_a_refusal_is_one_sentence_and_exit_code_2(calc: Any, tmp_path: Path, name: str) -> None:
+def test_a_refusal_is_one_sentence_and_exit_code_2(tmp_path: Path, name: str) -> None:
     code, out, err = calc("--config", write(tmp_path, CASES[name]["config"]), "--json")
     assert (code, out) == (2, "")
     with pytest.raises(ModelError) as refusal:
@@ -167,7 +154,7 @@ def test_a_refusal_is_one_sentence_and_exit_code_2(calc: Any, tmp_path: Path, na
         (("gpt2", "--prefix", "9000"), "prefix must be a whole number from 0 to 8191"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(calc: Any, arguments: tuple[str, ...], sentence: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str) -> None:
     code, out, err = calc(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(sentence)
@@ -175,7 +162,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(calc: Any, arguments: tuple[s
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"num_hidden_layers": "x"}', "\x00\x01", '{"a": ' * 50_000])
-def test_a_broken_file_is_one_sentence(calc: Any, tmp_path: Path, text: str) -> None:
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     code, out, err = calc("--config", write(tmp_path, text))
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
@@ -183,7 +170,7 @@ def test_a_broken_file_is_one_sentence(calc: Any, tmp_path: Path, text: str) -> 
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_the_table_names_every_figure(calc: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_the_table_names_every_figure(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     code, out, _ = calc("llama-2-7b", "--gpu", "rtx4090", "--context", "4096")
     assert code == 0
@@ -196,21 +183,21 @@ def test_the_table_names_every_figure(calc: Any, monkeypatch: pytest.MonkeyPatch
     assert "Note: The context of 4,096 tokens exceeds the maximum of Llama 2 7B (2,048)" in text
 
 
-def test_weights_that_do_not_fit_are_said_so(calc: Any) -> None:
+def test_weights_that_do_not_fit_are_said_so() -> None:
     code, out, _ = calc("llama-3.1-70b", "--gpu", "h100")
     assert code == 0
     assert "The weights don't fit: 59.4 GiB missing." in out
     assert "0 sequences" in out
 
 
-def test_a_batch_that_does_not_fit_is_said_so(calc: Any) -> None:
+def test_a_batch_that_does_not_fit_is_said_so() -> None:
     code, out, _ = calc("llama-3.1-8b", "--gpu", "l4", "--batch", "100")
     assert code == 0
     assert "The batch of 100 doesn't fit." in out
     assert "tokens/s." not in out
 
 
-def test_markup_in_a_name_is_text(calc: Any, tmp_path: Path) -> None:
+def test_markup_in_a_name_is_text(tmp_path: Path) -> None:
     config = {**CASES["gpt2"]["config"], "model_type": "[red]x[/nothing]", "_name_or_path": "[bold]y[/]"}
     path = tmp_path / "[i]z.json"
     path.write_text(json.dumps(config), encoding="utf-8")
@@ -220,7 +207,7 @@ def test_markup_in_a_name_is_text(calc: Any, tmp_path: Path) -> None:
     assert "[red]x[/nothing]" in " ".join(out.split())
 
 
-def test_the_list(calc: Any) -> None:
+def test_the_list() -> None:
     _, out, _ = calc("--list", "--json")
     known = json.loads(out)
     assert [model["model_id"] for model in known["models"]] == [model.model_id for model in MODELS]
@@ -232,7 +219,7 @@ def test_the_list(calc: Any) -> None:
     assert "rtx4090" in out
 
 
-def test_every_kind_has_words(calc: Any) -> None:
+def test_every_kind_has_words() -> None:
     kinds = {
         model.geometry.kind for model in MODELS if model.model_id not in ("bert-base", "t5-small", "deepseek-v4-flash")
     }

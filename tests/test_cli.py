@@ -13,7 +13,6 @@ import time
 import tomllib
 import urllib.request
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,14 @@ from rich.console import Console
 import kvviz
 from kvviz.bench import decode, lanes, serving
 from kvviz.commands import doctor, serve
-from kvviz.commands import main as cli
 from kvviz.commands.terminal import LoadingLine, print_error, remember_interrupts
 from kvviz.errors import ConfigError, RecordingError
 from kvviz.sources.loader import LoadStatus
 from kvviz.web import app as server
 from kvviz.web.app import ServerConfig
+from tests.support.command import run_command
 from tests.support.small_models import small_model
 from tests.support.small_tokenizers import words_tokenizer
-
-Run = Callable[..., int]
 
 #: Replays a file, asks for the page and the events from within, says what was imported, and interrupts itself.
 REPLAY = """
@@ -57,21 +54,6 @@ server.serve_app = run
 sys.argv = ["kvviz", "replay", sys.argv[1], "--no-open"]
 cli.main()
 """
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Call the command in this process; the answer is its exit code."""
-
-    def call(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["kvviz", *arguments])
-        try:
-            cli.main()
-        except SystemExit as error:
-            return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-        return 0
-
-    return call
 
 
 @pytest.fixture
@@ -100,41 +82,41 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def recording(model_directory: Path) -> Path:
     path = model_directory.parent / "run.kvviz"
-    command = [sys.executable, "-m", "kvviz", "record", "word5 word6 word7", "-o", str(path)]
-    command += ["--model", str(model_directory), "--max-new-tokens", "5", "--block-size", "4", "--num-blocks", "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"{path}: " in done.stdout
-    assert f"kvviz replay {path}" in done.stdout
+    options = ["--model", model_directory, "--max-new-tokens", "5", "--block-size", "4", "--num-blocks", "8"]
+    code, out, err = run_command("record", "word5 word6 word7", "-o", path, *options)
+    assert code == 0, err
+    assert f"{path}: " in out
+    assert f"kvviz replay {path}" in out
     return path
 
 
-def test_bare_command_serves_with_defaults(run: Run, served: list[ServerConfig], capsys: Any) -> None:
-    assert run() == 0
+def test_bare_command_serves_with_defaults(served: list[ServerConfig]) -> None:
+    done = run_command()
+    assert done.code == 0
     (config,) = served
     assert (config.host, config.port, config.model, config.dtype) == ("127.0.0.1", None, None, "float32")
-    printed = capsys.readouterr()
-    assert "http://127.0.0.1:8000/" in printed.out
-    assert "Loading [b]Tiny" in printed.err
-    assert "The model is ready." in printed.err
+    assert "http://127.0.0.1:8000/" in done.out
+    assert "Loading [b]Tiny" in done.err
+    assert "The model is ready." in done.err
 
 
-def test_options_without_a_command_are_those_of_serve(run: Run, served: list[ServerConfig]) -> None:
-    assert run("--no-open", "--port", "9001") == 0
-    assert run("serve", "--host", "0.0.0.0", "--root-path", "/k", "--allow-host", "a", "--allow-host", "b") == 0
-    assert run("serve", "--model", "some/model", "--dtype", "bf16") == 0
+def test_options_without_a_command_are_those_of_serve(served: list[ServerConfig]) -> None:
+    assert run_command("--no-open", "--port", "9001").code == 0
+    assert (
+        run_command("serve", "--host", "0.0.0.0", "--root-path", "/k", "--allow-host", "a", "--allow-host", "b").code
+        == 0
+    )
+    assert run_command("serve", "--model", "some/model", "--dtype", "bf16").code == 0
     assert served[0].port == 9001
     assert not served[0].open_browser
     assert (served[1].host, served[1].root_path, served[1].allow_hosts) == ("0.0.0.0", "/k", ("a", "b"))
     assert (served[2].model, served[2].dtype) == ("some/model", "bfloat16")
 
 
-def test_browser_is_opened_where_there_is_one(
-    run: Run, served: list[ServerConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_browser_is_opened_where_there_is_one(served: list[ServerConfig], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "browser_name", lambda: "Browser")
-    assert run() == 0
-    assert run("--no-open") == 0
+    assert run_command().code == 0
+    assert run_command("--no-open").code == 0
     assert [config.open_browser for config in served] == [True, False]
 
 
@@ -160,20 +142,18 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         (("replay", __file__), "not a kvviz recording"),
     ],
 )
-def test_errors_are_one_sentence(
-    run: Run, served: list[ServerConfig], capsys: Any, arguments: tuple[str, ...], sentence: str
-) -> None:
-    assert run(*arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+def test_errors_are_one_sentence(served: list[ServerConfig], arguments: tuple[str, ...], sentence: str) -> None:
+    code, out, err = run_command(*arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [("serve", "--nonsense"), ("record",), ("fly",), ("serve", "--port", "x")])
-def test_wrong_usage_is_exit_code_2(run: Run, capsys: Any, arguments: tuple[str, ...]) -> None:
-    assert run(*arguments) == 2
-    assert "Traceback" not in capsys.readouterr().err
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    code, _, err = run_command(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -187,19 +167,19 @@ def test_wrong_usage_is_exit_code_2(run: Run, capsys: Any, arguments: tuple[str,
     ],
 )
 def test_an_option_that_is_no_number_is_refused_in_plain_words(
-    run: Run, capsys: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert run(*arguments) == 2
-    printed = capsys.readouterr().err
+    code, _, printed = run_command(*arguments)
+    assert code == 2
     assert words in printed
     for foreign in ("integer", "string", "float"):
         assert foreign not in printed
 
 
-def test_numbers_are_taken_as_they_are_typed(run: Run, served: list[ServerConfig]) -> None:
-    assert run("serve", "--port", "0") == 0
-    assert run("serve", "--port", "65535") == 0
+def test_numbers_are_taken_as_they_are_typed(served: list[ServerConfig]) -> None:
+    assert run_command("serve", "--port", "0").code == 0
+    assert run_command("serve", "--port", "65535").code == 0
     assert [config.port for config in served] == [0, 65_535]
 
 
@@ -211,26 +191,26 @@ def test_errors_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: A
     assert capsys.readouterr().err.startswith("\x1b[31mNo [such] thing; choose another.")
 
 
-def test_version_is_the_one_of_the_build(run: Run, capsys: Any) -> None:
-    assert run("--version") == 0
-    assert capsys.readouterr().out == f"kvviz {kvviz.__version__}\n"
+def test_version_is_the_one_of_the_build() -> None:
+    assert run_command("--version") == (0, f"kvviz {kvviz.__version__}\n", "")
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project.get("version", kvviz.__version__) == kvviz.__version__
 
 
-def test_help_names_every_command(run: Run, capsys: Any) -> None:
-    assert run("--help") == 0
-    printed = capsys.readouterr().out
+def test_help_names_every_command() -> None:
+    code, printed, _ = run_command("--help")
+    assert code == 0
     for command in ("serve", "record", "events", "replay", "bench", "doctor"):
         assert command in printed
 
 
 def test_events_are_the_records_of_the_file(recording: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "kvviz", "events", str(recording)], capture_output=True, check=True)
+    code, out, _ = run_command("events", recording)
+    assert code == 0
     with zipfile.ZipFile(recording) as archive:
-        assert done.stdout == archive.read("events.ndjson")
+        assert out == archive.read("events.ndjson").decode()
         header = json.loads(archive.read("header.json"))
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+    records = [json.loads(line) for line in out.splitlines()]
     assert [record[0] for record in records] == list(range(len(records)))
     sampled = [event for _, _, event in records if event["type"] == "token_sampled"]
     assert [event["position"] for event in sampled] == [3, 4, 5, 6, 7]
@@ -305,13 +285,13 @@ def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_pat
 
 
 def test_record_counts_nothing_where_there_is_no_terminal(model_directory: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kvviz", "record", "word5 word6", "-o", str(tmp_path / "run.kvviz")]
-    command += ["--model", str(model_directory), "--max-new-tokens", "3", "--block-size", "4", "--num-blocks", "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    *loading, last = done.stderr.splitlines()
+    options = ["--model", model_directory, "--max-new-tokens", "3", "--block-size", "4", "--num-blocks", "8"]
+    code, out, err = run_command("record", "word5 word6", "-o", tmp_path / "run.kvviz", *options)
+    assert code == 0
+    *loading, last = err.splitlines()
     assert set(loading) <= {"Loading small-llama", "Loaded small-llama"}
     assert last == "Checking small-llama against its plain forward pass"
-    assert len(done.stdout.splitlines()) == 2
+    assert len(out.splitlines()) == 2
 
 
 def test_a_count_is_drawn_step_by_step() -> None:
@@ -321,15 +301,13 @@ def test_a_count_is_drawn_step_by_step() -> None:
         line.update("loading", 1.0, "Loading Tiny")
         for done in (0, 64, 128):
             line.count("prompt tokens computed", done, 150)
-        line.count("tokens generated", 1, 1_500)
-        assert line._bar is not None
-        (task,) = line._bar.tasks
-        assert (task.description, task.completed, task.total) == ("1 of 1,500 tokens generated", 1, 1_500)
+        line.count("tokens generated", 375, 1_500)
     text = drawn.getvalue()
     assert (
         text.index("Loading Tiny")
         < text.index("0 of 150 prompt tokens computed")
-        < text.index("1 of 1,500 tokens generated")
+        < text.index("375 of 1,500 tokens generated")
+        < text.index("25%")
     )
 
 
@@ -397,33 +375,32 @@ def test_live_server_from_the_command(default_model: object, tmp_path: Path) -> 
     assert "The model is ready." in errors
 
 
-def test_bench_prints_what_it_measured(
-    run: Run, model_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_prints_what_it_measured(model_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spread = decode.Spread(0.875, 0.75, 1.0, 0.5)
     at_context = decode.DecodeResult(64, spread, 20.0, 17.5, 0.25, 2_048)
     monkeypatch.setattr(decode, "CONTEXTS", (64,))
     monkeypatch.setattr(decode, "measure_decode", lambda *arguments: at_context)
     monkeypatch.setattr(serving, "measure_serving", lambda _: serving.ServingResult(spread, spread, 0.03, 5e5))
     monkeypatch.setattr(lanes, "measure_lanes", lambda _: lanes.LanesResult(512, {"mha": 2.0}, {"int8": 1.5}))
-    assert run("bench", "--json", "--model", str(model_directory)) == 0
-    answer = json.loads(capsys.readouterr().out)
+    code, out, _ = run_command("bench", "--json", "--model", model_directory)
+    assert code == 0
+    answer = json.loads(out)
     assert answer["decode"][0]["ratio"] == {"median": 0.875, "low": 0.75, "high": 1.0, "worst": 0.5}
     assert (answer["serving"]["pool_ops_per_s"], answer["lanes"]["decode"]) == (5e5, {"int8": 1.5})
     assert (answer["memory"], answer["page"]) == (None, [])
     monkeypatch.setenv("COLUMNS", "200")
-    assert run("bench", "--model", str(model_directory)) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = run_command("bench", "--model", model_directory)
+    assert code == 0
     for figure in ("0.88 (0.75–1.00)", "2.0 KiB", "500,000 operations", "mha 2.00", "int8 1.50"):
         assert figure in printed
-    assert run("bench", "nothing") == 2
+    assert run_command("bench", "nothing").code == 2
 
 
-def test_doctor_ends_with_a_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_ends_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: iter([doctor.Finding("torch", "problem", "missing")]))
-    assert run("doctor") == 1
+    assert run_command("doctor").code == 1
     monkeypatch.setattr(doctor, "examine", lambda: iter([doctor.Finding("torch", "ok", "there")]))
-    assert run("doctor") == 0
+    assert run_command("doctor").code == 0
 
 
 def test_library_records_a_loaded_model(tmp_path: Path) -> None:

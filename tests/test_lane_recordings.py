@@ -99,7 +99,7 @@ def test_a_text_moves_no_cursor(capsys: pytest.CaptureFixture[str], path: Path) 
     whole.close()
     for lane in figures:
         lane["text"] = "sky \x1b[2J\x07 [red]blue[/red]\n\u202eé🌈"
-    comparing._print_table(figures)
+    comparing.print_table(figures)
     out = capsys.readouterr().out
     assert out.count("mqa: sky �[2J� [red]blue[/red] �é🌈") == 1
     assert "\x1b[2J" not in out

@@ -26,21 +26,17 @@ def server() -> Iterator[Running]:
         yield server
 
 
-def on_loop(server: Running, work: Any) -> Any:
-    return asyncio.run_coroutine_threadsafe(work, server.app.state.sessions._loop).result(30)
-
-
 def test_a_lane_that_many_open_at_once_is_one_session(server: Running, tmp_path: Path) -> None:
     compare_loaded(loaded(), "fox", ["mqa"], tmp_path / "run.kvviz", max_new_tokens=2)
     data = (tmp_path / "run.kvviz").read_bytes()
     answer = httpx.post(f"{server.url}/api/recordings", content=data, trust_env=False).json()
-    sessions = server.app.state.sessions
+    sessions = server.sessions
 
     async def open_together() -> list[Any]:
-        await sessions._end(sessions._sessions[answer["session_id"]])
+        await sessions.end(sessions.by_id[answer["session_id"]])
         return await asyncio.gather(*(sessions.find(f"{answer['session_id']}.1") for _ in range(6)))
 
-    assert len({id(session) for session in on_loop(server, open_together())}) == 1
+    assert len({id(session) for session in server.on_loop(open_together())}) == 1
 
 
 @pytest.mark.parametrize("number", ["01", "١", "1.1", "0", "-1", "100"])

@@ -148,3 +148,19 @@ def test_heavy_libraries_come_only_when_needed(statement: str, absent: str) -> N
     program = f"import sys\n{statement}\nprint(*(name for name in {absent.split()} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_tests_import_no_other_and_use_no_private_names() -> None:
+    """Attributes of the code are ruff's (SLF); here are imports, and names in the texts of `setattr`."""
+    wrong = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvviz"):
+                names = [name.name for name in node.names]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.test_"):
+                names = ["_another_test"]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+                names = [part.value for part in node.args if isinstance(part, ast.Constant)]
+            wrong += [(path.name, name) for name in names if re.search(r"(^|\.)_[a-z]", str(name), re.IGNORECASE)]
+    assert wrong == []

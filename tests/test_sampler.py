@@ -13,7 +13,7 @@ from kvviz.config import EngineConfig
 from kvviz.engine.runner import Sample
 from kvviz.errors import ConfigError
 from kvviz.events import SamplingParams
-from kvviz.model.sampler import Sampler, _keep
+from kvviz.model.sampler import Sampler, keep_likely
 from tests.support.stub_engine import stub_engine
 
 VOCABULARY = 50
@@ -99,7 +99,7 @@ def test_what_is_kept(top_k: int, top_p: float, seed: int) -> None:
     logits = logits_of(seed, spread=1.5)
     params = SamplingParams(temperature=0.8, top_k=top_k, top_p=top_p)
     expected = softmax(logits, 0.8)
-    kept_ids, kept = _keep(torch.softmax(logits / 0.8, -1), params)
+    kept_ids, kept = keep_likely(torch.softmax(logits / 0.8, -1), params)
     assert kept_ids.tolist() == kept_by(expected, top_k, top_p)
     np.testing.assert_allclose(kept.numpy(), expected[kept_ids.numpy()], rtol=1e-4)
     sample = Sampler(seed, 5).sample(0, logits, params)

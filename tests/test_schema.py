@@ -65,4 +65,4 @@ def test_types_name_only_what_is_declared_before() -> None:
 
 def test_unknown_type_is_refused() -> None:
     with pytest.raises(TypeError, match="unsupported type"):
-        schema._render(dict[str, int], schema._SCALARS)
+        schema.render(dict[str, int], schema.SCALARS)

@@ -206,7 +206,7 @@ def test_download_upload_and_watch(client: httpx.Client, server: Running) -> Non
     assert entry == {**entry, "title": "A fake", "num_steps": 5, "bytes": len(download.content)}
     assert entry in client.get("/api/recordings").json()
     assert client.get(f"/api/sessions/{entry['id']}/recording").content == download.content
-    log = server.app.state.sessions._sessions["live"].source.run.log
+    log = server.source.run.log
     with server.connect(f"?session={entry['session_id']}") as page:
         hello = page.until_type("hello")
         assert (hello["kind"], hello["head_seq"]) == ("recording", log.head_seq)
@@ -251,7 +251,7 @@ def test_hostile_uploads_are_refused_and_leave_nothing(client: httpx.Client, ser
     assert response.json().keys() == {"code", "message", "details"}
     assert 20 < len(response.json()["message"]) < 300
     assert client.get("/api/recordings").json() == before
-    uploads = server.app.state.sessions.library._uploads
+    uploads = server.sessions.library.uploads
     assert len(list(uploads.iterdir())) == sum(entry["id"].startswith("upload-") for entry in before)
 
 
@@ -435,7 +435,7 @@ HEADLESS = (
 
 @pytest.mark.parametrize("path", HEADLESS)
 def test_head_is_answered_like_get_without_the_body(server: Running, path: str) -> None:
-    path = path.replace("LOG", server.app.state.sessions._sessions["live"].source.run.log.log_id)
+    path = path.replace("LOG", server.source.run.log.log_id)
     full, bare = raw(server, path), raw(server, path, method="HEAD")
     assert bare.status == full.status
     assert bare.text == ""

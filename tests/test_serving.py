@@ -17,7 +17,7 @@ import torch
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, RequestError
-from kvviz.events import BlockCopied, PrefixCacheReset, RequestForked, RequestPreempted
+from kvviz.events import BlockCopied, Event, PrefixCacheReset, PrefixLookedUp, RequestForked, RequestPreempted
 from kvviz.model.instrumented import InstrumentedModel
 from tests.support.sample import sampled
 from tests.support.serving import Load, run_load
@@ -299,7 +299,7 @@ def test_what_fits_not_even_an_empty_pool_ends(monkeypatch: pytest.MonkeyPatch) 
     """A fault of the arithmetic must not play empty steps for ever."""
     engine, _ = stub_engine(EngineConfig(block_size=2, num_blocks=4), StubRunner())
     engine.add_request([1, 2, 3], max_new_tokens=1)
-    monkeypatch.setattr(engine.scheduler, "_missing", lambda *_: 1)
+    monkeypatch.setattr(engine.scheduler, "num_missing", lambda *_: 1)
     assert engine.step()
     assert not engine.step()
     assert engine.num_finished == 1
@@ -307,7 +307,8 @@ def test_what_fits_not_even_an_empty_pool_ends(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_reset_forgets_both_tiers() -> None:
     config = EngineConfig(num_blocks=4, block_size=4, num_host_blocks=20, offload=True)
-    engine, _ = stub_engine(config, StubRunner())
+    events: list[Event] = []
+    engine, _ = stub_engine(config, StubRunner(), events.append)
     for first in (0, 20, 40):
         engine.add_request(range(first, first + 14), max_new_tokens=1)
         while engine.step():
@@ -318,7 +319,8 @@ def test_a_reset_forgets_both_tiers() -> None:
     assert engine.host.state() == []
     request = engine.add_request(range(14), max_new_tokens=1)
     engine.step()
-    assert engine._ended[request].num_hit_tokens == 0
+    (looked_up,) = [event for event in events if isinstance(event, PrefixLookedUp) and event.request_id == request]
+    assert looked_up.num_hit_tokens == 0
 
 
 def test_samples_of_more_requests_than_are_remembered() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from kvviz.errors import ConfigError, KvvizError, ModelError, RequestError
 from kvviz.log.recording import write_recording
 from kvviz.model.prompt import PromptRequest
 from kvviz.sessions.limits import Limits
-from kvviz.sessions.registry import LIVE_ID, Sessions
+from kvviz.sessions.registry import LIVE_ID
 from kvviz.sources.controls import AddRequest, Play, Start, Step, command_id, parse_command
 from kvviz.sources.library import Library
 from kvviz.sources.live import LiveSource
@@ -55,7 +54,7 @@ def test_turns_are_given_in_the_order_of_asking() -> None:
         for number in range(8):
             threads.append(threading.Thread(target=take, args=(number,)))
             threads[-1].start()
-            wait_for(lambda: len(turns._waiting) == len(threads))
+            wait_for(lambda: turns.num_waiting == len(threads))
     for thread in threads:
         thread.join()
     assert order == list(range(8))
@@ -325,15 +324,15 @@ def test_live_sessions_are_limited_and_idle_ones_make_room() -> None:
 def test_idle_sessions_end_and_the_default_one_pauses() -> None:
     limits = Limits(idle_s=0.3)
     with running(ServerConfig(limits=limits, first_prompt="x" * 20), fake_load(forward_s=0.01)) as server:
-        sessions = server.app.state.sessions
+        sessions = server.sessions.by_id
         with server.connect("?session=new") as own, server.connect() as page:
             own_id = own.until_type("hello")["session_id"]
             page.do("play")
             time.sleep(0.6)
-            assert own_id in sessions._sessions
-            assert sessions._sessions[LIVE_ID].source.play.playing
-        wait_for(lambda: own_id not in sessions._sessions)
-        wait_for(lambda: not sessions._sessions[LIVE_ID].source.play.playing)
+            assert own_id in sessions
+            assert server.source.play.playing
+        wait_for(lambda: own_id not in sessions)
+        wait_for(lambda: not server.source.play.playing)
         with server.connect() as page:
             page.until_type("hello")
 
@@ -352,13 +351,12 @@ def test_recordings_open_at_once_are_limited(tmp_path: Path) -> None:
         with server.connect("?session=r2") as third, server.connect("?session=r0") as first:
             third.until_type("hello")
             first.until_type("hello")
-        assert len(server.app.state.sessions._sessions) == 2
+        assert len(server.sessions.by_id) == 2
 
 
 def test_a_closed_session_tells_its_clients() -> None:
     with running(load=fake_load()) as server, server.connect("?session=new") as page:
         session_id = page.until_type("hello")["session_id"]
-        sessions: Sessions = server.app.state.sessions
-        session = sessions._sessions[session_id]
-        asyncio.run_coroutine_threadsafe(sessions._end(session), sessions._loop).result(5)
+        sessions = server.sessions
+        server.on_loop(sessions.end(sessions.by_id[session_id]))
         assert page.until_type("error")["code"] == "session_closed"

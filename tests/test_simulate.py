@@ -291,8 +291,8 @@ FEWER, MORE = 2**13, 2**15
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is the same for every trace is small, so that what grows is seen on small traces."""
     monkeypatch.setattr(batching, "MIN_BATCH_REFERENCES", 2**10)
-    monkeypatch.setattr(caches, "_PIECE", 2**8)
-    monkeypatch.setattr(optimum, "_SLACK", 2**8)
+    monkeypatch.setattr(caches, "PIECE", 2**8)
+    monkeypatch.setattr(optimum, "SLACK", 2**8)
 
 
 @pytest.mark.slow

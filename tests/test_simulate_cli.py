@@ -11,23 +11,22 @@ import subprocess
 import sys
 import tracemalloc
 from array import array
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvviz.bench import simulate as bench_simulate
-from kvviz.commands import main as cli
 from kvviz.errors import ModelError, TraceError
 from kvviz.traces import lines
 from kvviz.traces.cache_size import blocks_in, size_bytes
 from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
 from kvviz.traces.lines import LineReader, TraceRequest
 from kvviz.traces.trace import TraceFile
+from tests.support.command import run_command
 from tests.support.slow_caches import slow_counts
 
-Run = Callable[..., tuple[int, str, str]]
 GOOD: dict[str, Any] = {"timestamp": 0, "input_length": 1_500, "output_length": 5, "hash_ids": [1, 2, 3]}
 
 
@@ -35,21 +34,7 @@ def line(**changes: Any) -> str:
     return json.dumps({**GOOD, **changes})
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call `kvviz simulate` in this process; the answer is exit code, output and errors."""
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kvviz", "simulate", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+run = partial(run_command, "simulate")
 
 
 @pytest.fixture
@@ -60,7 +45,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_json_of_one_cache(run: Run, trace: Path) -> None:
+def test_json_of_one_cache(trace: Path) -> None:
     code, out, err = run(trace, "--blocks", "2", "--policy", "lru", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == {
@@ -84,7 +69,7 @@ def test_json_of_one_cache(run: Run, trace: Path) -> None:
     }
 
 
-def test_json_of_a_sweep_is_a_list_in_its_order(run: Run, trace: Path) -> None:
+def test_json_of_a_sweep_is_a_list_in_its_order(trace: Path) -> None:
     for policy in ("lru", "fifo", "optimum"):
         code, out, _ = run(trace, "--sweep", "4, 1,0", "--policy", policy, "--json")
         assert code == 0
@@ -93,14 +78,14 @@ def test_json_of_a_sweep_is_a_list_in_its_order(run: Run, trace: Path) -> None:
         assert json.loads(out) == single
 
 
-def test_a_last_block_counts_no_more_than_the_prompt_has(run: Run, trace: Path) -> None:
+def test_a_last_block_counts_no_more_than_the_prompt_has(trace: Path) -> None:
     answer = json.loads(run(trace, "--json")[1])
     assert answer["blocks"] == 0
     assert answer["hit_tokens"] == 512 + 1_500
     assert answer["evictions"] == 0
 
 
-def test_a_table(run: Run, trace: Path) -> None:
+def test_a_table(trace: Path) -> None:
     code, out, _ = run(trace, "--sweep", "1,0", "--prefill", "512")
     assert code == 0
     assert "3 requests, 3,800 prompt tokens, 8 references to 4 blocks of 512 tokens" in out
@@ -110,7 +95,7 @@ def test_a_table(run: Run, trace: Path) -> None:
     ]
 
 
-def test_names_of_other_programs(run: Run, trace: Path) -> None:
+def test_names_of_other_programs(trace: Path) -> None:
     answers = [
         json.loads(run(trace, "--blocks", "2", "--policy", name, "--json")[1]) for name in ("Optimal", "optimum")
     ]
@@ -118,12 +103,12 @@ def test_names_of_other_programs(run: Run, trace: Path) -> None:
     assert answers[0]["policy"] == "optimum"
 
 
-def test_random_tells_its_seed(run: Run, trace: Path) -> None:
+def test_random_tells_its_seed(trace: Path) -> None:
     answer = json.loads(run(trace, "--blocks", "2", "--policy", "random", "--seed", "7", "--json")[1])
     assert answer["seed"] == 7
 
 
-def test_memory_of_a_model_is_a_number_of_blocks(run: Run, trace: Path) -> None:
+def test_memory_of_a_model_is_a_number_of_blocks(trace: Path) -> None:
     # Llama 3.1 8B in 16 bits: 131,072 bytes a token, 64 MiB a block of 512
     code, out, _ = run(trace, "--memory", "40GiB", "--model", "llama-3.1-8b", "--json")
     assert code == 0
@@ -155,7 +140,7 @@ def test_memory_of_a_model_is_a_number_of_blocks(run: Run, trace: Path) -> None:
         (["--prefill", "nan"], "Prefill speed must be above 0"),
     ],
 )
-def test_settings_that_cannot_be(run: Run, trace: Path, arguments: list[str], sentence: str) -> None:
+def test_settings_that_cannot_be(trace: Path, arguments: list[str], sentence: str) -> None:
     code, out, err = run(trace, *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
@@ -195,7 +180,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "sentence"), BAD)
-def test_a_bad_line_is_told_and_nothing_stops(run: Run, tmp_path: Path, bad: str, sentence: str) -> None:
+def test_a_bad_line_is_told_and_nothing_stops(tmp_path: Path, bad: str, sentence: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(f"{line()}\n\n{bad}\n{line()}\n", encoding="utf-8")
     code, out, err = run(path, "--json")
@@ -204,7 +189,7 @@ def test_a_bad_line_is_told_and_nothing_stops(run: Run, tmp_path: Path, bad: str
     assert err == f"Bad line 3: {sentence}\n"
 
 
-def test_only_the_first_bad_lines_are_told(run: Run, tmp_path: Path) -> None:
+def test_only_the_first_bad_lines_are_told(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("x\n" * 7 + line() + "\n" + "x\n" * 1_000)
     code, out, err = run(path, "--json")
@@ -219,7 +204,7 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-def test_files_that_are_no_trace(run: Run, tmp_path: Path) -> None:
+def test_files_that_are_no_trace(tmp_path: Path) -> None:
     packed = gzip.compress((line() + "\n").encode() * 5_000)
     noise = random.Random(1).randbytes(500)
     files = {
@@ -242,26 +227,26 @@ def test_files_that_are_no_trace(run: Run, tmp_path: Path) -> None:
         assert len(err.strip().splitlines()) == 1
 
 
-def test_gzip_is_known_by_its_content(run: Run, tmp_path: Path) -> None:
+def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
     for name, data in (("a.gz", (line() + "\n").encode()), ("b.jsonl", gzip.compress(line().encode()))):
         code, out, _ = run(write(tmp_path / name, data), "--json")
         assert (code, json.loads(out)["requests"]) == (0, 1)
 
 
-def test_line_ends_and_marks_of_other_systems(run: Run, tmp_path: Path) -> None:
+def test_line_ends_and_marks_of_other_systems(tmp_path: Path) -> None:
     data = b"\xef\xbb\xbf" + (line() + "\r\n" + line()).encode()
     answer = json.loads(run(write(tmp_path / "trace.jsonl", data), "--json")[1])
     assert (answer["requests"], answer["bad_lines"]) == (2, 0)
 
 
-def test_block_sizes(run: Run, tmp_path: Path) -> None:
+def test_block_sizes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (line(block_size=16) + "\n" + line()).encode())
     assert json.loads(run(path, "--json")[1])["hit_tokens"] == 48
     path = write(tmp_path / "b.jsonl", (line() + "\n" + line()).encode())
     assert json.loads(run(path, "--json", "--block-size", "100")[1])["hit_tokens"] == 300
 
 
-def test_a_long_line_is_skipped_in_bounded_memory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_is_skipped_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gzip file of 64 kB that would be a line of 64 MB."""
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2**16)
     packed = gzip.compress(line().encode() + b"\n" + b"[" * 2**26 + b"\n" + line().encode())
@@ -349,7 +334,7 @@ def test_a_request_is_read_as_it_is_written() -> None:
         list(LineReader().read(io.BytesIO(b""), "here"))
 
 
-def test_the_bench_compares_equal_work(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bench_compares_equal_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plain loop counts what the rules count; its ratios are numbers of one run."""
     chance = random.Random(3)
     chains = [[chance.randrange(20) * 10 + n for n in range(chance.randint(1, 5))] for _ in range(300)]
@@ -357,17 +342,15 @@ def test_the_bench_compares_equal_work(monkeypatch: pytest.MonkeyPatch, capsys: 
         expected = slow_counts([(chain, 0) for chain in chains], "lru", capacity, 512)
         assert bench_simulate.plain_lru(chains, capacity) == (expected.hit_blocks, expected.evictions)
     monkeypatch.setattr(bench_simulate, "NUM_ROUNDS", 1)
-    monkeypatch.setattr(sys, "argv", ["kvviz", "bench", "simulate", "--json"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    answer = json.loads(capsys.readouterr().out)
+    code, out, _ = run_command("bench", "simulate", "--json")
+    assert code == 0
+    answer = json.loads(out)
     assert (answer["requests"], answer["references"]) == (12_000, 280_000)
     assert min(answer["lru"], answer["sweep"], answer["optimum"]) > 0
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
-def test_no_figure_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_no_figure_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     path = tmp_path / "trace.jsonl"
     path.write_text("\n".join(line(hash_ids=[n % 3, 7 * n]) for n in range(2_000)))
@@ -379,7 +362,7 @@ def test_no_figure_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert f"{figures[name]:,}" in " ".join(out.split())
 
 
-def test_a_dtype_that_does_not_exist_is_refused_without_memory_too(run: Run, tmp_path: Path) -> None:
+def test_a_dtype_that_does_not_exist_is_refused_without_memory_too(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(line())
     code, out, err = run(str(path), "--dtype", "int3")

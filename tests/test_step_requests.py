@@ -192,7 +192,7 @@ def test_a_failed_step_leaves_no_frame(observed: InstrumentedModel, monkeypatch:
         raise RuntimeError("as told")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session._runner, "_on_step", lambda taken: (session.frames.capture(taken), fail()))
+        patch.setattr(session.runner, "on_step", lambda taken: (session.frames.capture(taken), fail()))
         with pytest.raises(RuntimeError):
             session.step()
     session.engine.add_request(PROMPTS[2], max_new_tokens=2)

@@ -103,7 +103,7 @@ def test_what_is_known_is_there_at_once(client: httpx.Client, monkeypatch: pytes
     def no_process(*arguments: Any) -> None:
         raise AssertionError("it is known")
 
-    monkeypatch.setattr(traces_jobs.Jobs, "_work", no_process)
+    monkeypatch.setattr(traces_jobs.Jobs, "compute", no_process)
     again = client.post("/jobs", params={"client": "another", "trace": trace, "blocks": 3, "policies": "lfu,lru"})
     assert again.json()["state"] == "done"
     assert set(again.json()["points"]) == {"lfu", "lru"}

@@ -74,7 +74,7 @@ def test_step_gives_dense_records_then_the_frame(server: Running) -> None:
 def test_the_same_batch_is_the_same_for_two_clients(server: Running) -> None:
     with server.connect() as first, server.connect() as second:
         first.do("step", count=10)
-        head = server.app.state.sessions._sessions["live"].source.run.log.head_seq
+        head = server.source.run.log.head_seq
         first.until_seq(head)
         second.until_seq(head)
         assert first.records == second.records
@@ -92,7 +92,7 @@ def test_reconnecting_at_fifty_random_moments_has_no_gap_and_no_repeat() -> None
         running(ServerConfig(limits=Limits(batch_records=7)), fake_load(forward_s=0.02)) as server,
         server.connect() as driver,
     ):
-        source = server.app.state.sessions._sessions["live"].source
+        source = server.source
         driver.do("set_rate", steps_per_second=None)
         for _ in range(5):
             driver.do("add_request", prompt="once more with feeling", max_new_tokens=200)
@@ -143,7 +143,7 @@ def test_a_folded_log_gives_a_checkpoint() -> None:
             socket.do("step", count=1)
         socket.do("add_request", prompt="more", max_new_tokens=40)
         socket.do("step", count=100)
-        log = server.app.state.sessions._sessions["live"].source.run.log
+        log = server.source.run.log
         assert log.first_seq > 0
         socket.until_seq(log.head_seq)
         with server.connect() as late:
@@ -166,7 +166,7 @@ def test_a_client_that_fell_behind_the_fold_gets_a_new_hello() -> None:
         for _ in range(2):
             driver.do("add_request", prompt="x" * 200, max_new_tokens=500)
         driver.do("step", count=1_000)
-        log = server.app.state.sessions._sessions["live"].source.run.log
+        log = server.source.run.log
         slow.until_seq(log.head_seq)
         expected = slow.hellos[-1]["first_seq"]
         tail = [record[0] for record in slow.records if record[0] >= expected][-(log.head_seq - expected + 1) :]
@@ -178,7 +178,7 @@ def test_a_long_history_is_left_to_be_fetched() -> None:
     limits = Limits(leap_records=20, fetch_records=30)
     with running(ServerConfig(limits=limits), fake_load()) as server, server.connect() as driver:
         driver.do("step", count=20)
-        log = server.app.state.sessions._sessions["live"].source.run.log
+        log = server.source.run.log
         with server.connect("?fetch=1") as socket:
             hello = socket.until_type("hello")
             assert hello["fetch"]
@@ -205,7 +205,7 @@ def test_a_long_history_is_left_to_be_fetched() -> None:
 def test_a_fetch_of_folded_records_says_that_they_are_gone() -> None:
     with running(ServerConfig(), fake_load(max_records=50)) as server, server.connect() as driver:
         driver.do("step", count=30)
-        log = server.app.state.sessions._sessions["live"].source.run.log
+        log = server.source.run.log
         assert log.first_seq > 0
         gone = httpx.get(f"{server.url}/api/sessions/live/records", params={"log": log.log_id})
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
@@ -236,7 +236,7 @@ def test_start_begins_a_new_log_on_the_open_socket(server: Running) -> None:
 
 def test_an_old_log_lets_go_of_its_model(server: Running) -> None:
     with server.connect() as socket, server.connect() as other:
-        source = server.app.state.sessions._sessions["live"].source
+        source = server.source
         for page in (socket, other):
             page.do("step")
         old = weakref.ref(source.model)
@@ -253,7 +253,7 @@ def test_play_pause_rate(server: Running) -> None:
         assert 0.1 < time.monotonic() - began < 10
         socket.do("pause")
         socket.until_status(lambda status: not status["play"]["playing"])
-        source = server.app.state.sessions._sessions["live"].source
+        source = server.source
         num_steps = source.num_steps
         time.sleep(0.15)
         assert source.num_steps <= num_steps + 1
@@ -344,7 +344,7 @@ def test_a_frame_is_packed_once_for_all(server: Running) -> None:
         first.do("step")
         for socket in (first, second):
             socket.until_pack()
-        assert server.app.state.sessions._sessions["live"].source.run.frames.num_packed == 1
+        assert server.source.run.frames.num_packed == 1
 
 
 @pytest.mark.slow
@@ -355,7 +355,7 @@ def test_a_slow_client_skips_frames_and_never_records() -> None:
             fast.do("add_request", prompt="y" * 500, max_new_tokens=1_000)
         for _ in range(2):
             fast.do("step", count=1_000)
-        log = server.app.state.sessions._sessions["live"].source.run.log
+        log = server.source.run.log
         slow.until_seq(log.head_seq)
         assert [record[0] for record in slow.records] == list(range(log.head_seq + 1))
         assert len(slow.packs) < 2_000
@@ -367,7 +367,7 @@ def test_session_new_is_ones_own(server: Running) -> None:
         assert hello["session_id"] not in ("live", "new")
         own.do("step", count=4)
         shared.until_type("status")
-        assert server.app.state.sessions._sessions["live"].source.num_steps == 0
+        assert server.source.num_steps == 0
         session_id = hello["session_id"]
     with server.connect(f"?session={session_id}") as again:
         again.until_type("records")

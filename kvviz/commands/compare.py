@@ -118,7 +118,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps({"prompt": prompt, "needle": word, "reference": figures[0]["name"], "lanes": figures}))
         return
-    _print_table(figures)
+    print_table(figures)
     if output is not None:
         typer.echo(f"View it with: kvviz replay {output}")
 
@@ -138,7 +138,7 @@ def _print_lanes(*, as_json: bool) -> None:
     Console().print(table)
 
 
-def _print_table(figures: list[dict[str, Any]]) -> None:
+def print_table(figures: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for lane in figures:

@@ -41,20 +41,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    checks: tuple[Callable[[], Finding], ...] = (
-        _python,
-        _memory,
-        _cache,
-        _model,
-        _page,
-        _websocket,
-        _port,
-        _browser,
-        _torch,
-        _transformers,
-        _converter,
-    )
-    for check in checks:
+    for check in CHECKS.values():
         yield check()
 
 
@@ -236,3 +223,19 @@ def _import(name: str, advice: str, *others: str) -> Finding:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             return Finding(name, "problem", f"can't import {package} ({reason[0]})", advice)
     return Finding(name, "ok", ", ".join(found))
+
+
+#: What is looked at, by subject.
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "kvviz": _python,
+    "memory": _memory,
+    "cache": _cache,
+    "model": _model,
+    "page": _page,
+    "websocket": _websocket,
+    "port": _port,
+    "browser": _browser,
+    "torch": _torch,
+    "transformers": _transformers,
+    "gguf": _converter,
+}

@@ -122,7 +122,7 @@ class Scheduler:
         if not self.config.chunked_prefill and whole > self._budget and plan.chunks:
             request.num_computed = before
             return Blocked(request_id=request.request_id, code="budget")
-        missing = self._missing(request, stop, lookup)
+        missing = self.num_missing(request, stop, lookup)
         if missing > 0:
             request.num_computed = before
             num_free = self.tables.pool.num_free
@@ -145,7 +145,7 @@ class Scheduler:
         plan.chunks.append((request, chunk))
         return None
 
-    def _missing(self, request: Request, stop: int, lookup: Lookup | None) -> int:
+    def num_missing(self, request: Request, stop: int, lookup: Lookup | None) -> int:
         """Blocks the pool lacks for all known tokens of a waiting request, even if this step computes only some."""
         if lookup is None:
             return self.tables.num_needed_again(request, stop) - self.tables.pool.num_free

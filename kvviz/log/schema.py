@@ -24,7 +24,7 @@ from kvviz import events
 from kvviz.log import digest
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_SCALARS = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
+SCALARS = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
 _DOC_SCALARS = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
 
 
@@ -53,7 +53,7 @@ def tag_of(event: type[Any]) -> str:
     return str(tag)
 
 
-def _render(hint: Any, scalars: dict[type[Any], str]) -> str:
+def render(hint: Any, scalars: dict[type[Any], str]) -> str:
     """Render a type hint in TypeScript notation, with the given names for scalar types."""
     if hint in scalars:
         return scalars[hint]
@@ -63,9 +63,9 @@ def _render(hint: Any, scalars: dict[type[Any], str]) -> str:
     if origin is Literal:
         return " | ".join(f'"{value}"' for value in arguments)
     if origin in (Union, types.UnionType):
-        return " | ".join(_render(argument, scalars) for argument in arguments)
+        return " | ".join(render(argument, scalars) for argument in arguments)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        inner = _render(arguments[0], scalars)
+        inner = render(arguments[0], scalars)
         return f"({inner})[]" if " | " in inner else f"{inner}[]"
     raise TypeError(f"unsupported type {hint!r}; add it to kvviz/log/schema.py")
 
@@ -89,7 +89,7 @@ def typescript() -> str:
         lines += ["", "/**", *(f" * {line}".rstrip() for line in _docstring(cls).splitlines()), " */"]
         lines.append(f"export interface {cls.__name__} {{")
         for name, hint in _ordered_hints(cls):
-            lines.append(f"  {name}: {_render(hint, _SCALARS)};")
+            lines.append(f"  {name}: {render(hint, SCALARS)};")
         lines.append("}")
     lines += ["", "export type Event =", *(f"  | {cls.__name__}" for cls in events.EVENT_TYPES)]
     lines[-1] += ";"
@@ -124,7 +124,7 @@ def _default(cls: type[Any], name: str) -> str:
 def _field_table(cls: type[Any]) -> list[str]:
     rows = ["| field | type | default |", "|---|---|---|"]
     for name, hint in _ordered_hints(cls):
-        notation = _render(hint, _DOC_SCALARS).replace("|", "\\|")
+        notation = render(hint, _DOC_SCALARS).replace("|", "\\|")
         rows.append(f"| `{name}` | `{notation}` | {_default(cls, name)} |".replace("|  |", "| |"))
     return rows
 

@@ -177,7 +177,7 @@ class AttentionDoor:
         window = self._window(kwargs)
         even = cache.plan.even
         if even and self._forgetting is None and scaling is not None and self._can_group(module, query, key):
-            output, weights = _batched_attention(query, key, value, even, window, scaling)
+            output, weights = batched_attention(query, key, value, even, window, scaling)
             lengths = [segment.num_tokens for segment in cache.plan.segments]
             return self._done(query, output, [row[:, :length] for row, length in zip(weights, lengths, strict=True)])
         outputs: list[torch.Tensor] = []
@@ -229,7 +229,7 @@ class AttentionDoor:
             watched = self._num_watched(segment)
             if watched:
                 sums = torch.zeros(query.shape[1], segment.num_tokens, dtype=torch.float32)
-            output, row = _grouped_attention(query, key, value, window, scaling, segment.positions, gone, sums, watched)
+            output, row = grouped_attention(query, key, value, window, scaling, segment.positions, gone, sums, watched)
             self._watch(segment, sums)
             return output, row
         key, value = _as_the_model_groups(module, query, key, value)
@@ -329,7 +329,7 @@ def _as_the_model_groups(
     return key[:, :: key.shape[1] // wanted], value[:, :: value.shape[1] // wanted]
 
 
-def _grouped_attention(
+def grouped_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -386,7 +386,7 @@ def _hidden(num_queries: int, num_keys: int, window: int | None, positions: torc
     return hidden | (is_read <= asks - window) if window else hidden
 
 
-def _batched_attention(
+def batched_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, even: EvenReads, window: int | None, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention of one query per sequence: [1, H, S, d] over [1, h, P, d] → [1, S, H, d], weights [S, H, P / S].

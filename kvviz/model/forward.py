@@ -65,7 +65,7 @@ class ModelRunner:
         parameter = next(self.model.parameters())
         self.cache = self.storage.cache(geometry, config, parameter.dtype, parameter.device)
         self.forgetting_mask = self.storage.forgetting_mask(config.block_size)
-        self._on_step = on_step
+        self.on_step = on_step
         self._keep_logits = keep_logits
         self._picks_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self._keys = (
@@ -107,8 +107,8 @@ class ModelRunner:
         for index, (segment, row) in enumerate(zip(segments, logits, strict=True)):
             if wanted[index] and segment.sampling is not None:
                 samples[index] = self._sample(segment.request_id, row, segment.sampling)
-        if self.capture and self._on_step:
-            self._on_step(StepCapture(step, segments, self.door.capture, self.cache))
+        if self.capture and self.on_step:
+            self.on_step(StepCapture(step, segments, self.door.capture, self.cache))
         return StepResult(
             samples=samples,
             layers=self.cache.written_layers,

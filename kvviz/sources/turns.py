@@ -18,6 +18,10 @@ class Turns:
         self._waiting: deque[threading.Event] = deque()
         self._taken = False
 
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
     def __enter__(self) -> Turns:
         with self._guard:
             if not self._taken:

@@ -19,7 +19,7 @@ import numpy as np
 
 from kvviz.traces.batches import Batch, Numbers
 
-_PIECE = 2**13
+PIECE = 2**13
 #: A rank packs count, time and block in one number; these are the bits for block and time.
 _BLOCK_BITS, _TIME_BITS = 31, 45
 
@@ -155,7 +155,7 @@ class LfuCache:
                 if ranks[block] == rank:
                     ranks[block] = 0
                     self.size -= 1
-            if len(heap) > 1.25 * self.size + _PIECE:
+            if len(heap) > 1.25 * self.size + PIECE:
                 heap[:] = [rank for rank in ranks if rank]
                 heapq.heapify(heap)
         return found
@@ -214,4 +214,4 @@ def num_cached(blocks: list[int], is_in: bytearray | list[int]) -> int:
 
 def _one_by_one(numbers: Numbers) -> Iterator[int]:
     """Yield the numbers one by one, converted in small groups."""
-    return chain.from_iterable(numbers[at : at + _PIECE].tolist() for at in range(0, len(numbers), _PIECE))
+    return chain.from_iterable(numbers[at : at + PIECE].tolist() for at in range(0, len(numbers), PIECE))

@@ -40,16 +40,16 @@ class _Chain:
 
     def __init__(self, ids: _Ids, parent: _Chain | None = None) -> None:
         self._ids = ids
-        self._full: list[int] = list(parent._full) if parent else []
-        self.length = len(self._full) * DEFAULT_BLOCK_SIZE if parent else 0
+        self.full: list[int] = list(parent.full) if parent else []
+        self.length = len(self.full) * DEFAULT_BLOCK_SIZE if parent else 0
 
     def add(self, num_tokens: int) -> None:
         self.length += num_tokens
-        self._full += self._ids.take(self.length // DEFAULT_BLOCK_SIZE - len(self._full))
+        self.full += self._ids.take(self.length // DEFAULT_BLOCK_SIZE - len(self.full))
 
     def request(self, timestamp: float, output_length: int) -> TraceRequest:
         tail = self._ids.take(1) if self.length % DEFAULT_BLOCK_SIZE else []
-        return TraceRequest(timestamp, self.length, output_length, array("Q", [*self._full, *tail]))
+        return TraceRequest(timestamp, self.length, output_length, array("Q", [*self.full, *tail]))
 
 
 class _Ids:

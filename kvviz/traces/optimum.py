@@ -12,9 +12,9 @@ from kvviz.traces.trace import StoredTrace
 
 _BLOCK_BITS = 31
 _BLOCK_MASK = 2**_BLOCK_BITS - 1
-#: The heap is rebuilt when it holds this many times the blocks of the cache, plus `_SLACK`.
+#: The heap is rebuilt when it holds this many times the blocks of the cache, plus `SLACK`.
 _MOST_STALE = 1.25
-_SLACK = 2**13
+SLACK = 2**13
 
 
 class Optimum:
@@ -58,7 +58,7 @@ class Optimum:
             while size > capacity:
                 is_in[unneeded.pop() if unneeded else -heapq.heappop(heap) & mask] = 0
                 size -= 1
-            if len(heap) > _MOST_STALE * size + _SLACK:
+            if len(heap) > _MOST_STALE * size + SLACK:
                 passed = -((first + begin) << _BLOCK_BITS)
                 heap[:] = [rank for rank in heap if rank <= passed]
                 heapq.heapify(heap)

@@ -148,12 +148,12 @@ class Jobs:
                 if job.state == "done":
                     return
                 job.state = "running"
-                await self._work(job)
+                await self.compute(job)
                 job.state, job.progress = "done", 1.0
         except KvvizError as error:
             job.state, job.message = "failed", error.message
 
-    async def _work(self, job: Job) -> None:
+    async def compute(self, job: Job) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(theirs, job.trace_id, job.path, job.question), daemon=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
+from kvviz.sessions.registry import LIVE_ID, Sessions
 from kvviz.sources.loader import Load
 from kvviz.web.app import ServerConfig, bind, create_app, uvicorn_config
 
@@ -27,6 +29,20 @@ class Running:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def sessions(self) -> Sessions:
+        registry: Sessions = self.app.state.sessions
+        return registry
+
+    @property
+    def source(self) -> Any:
+        """What feeds the live session."""
+        return self.sessions.by_id[LIVE_ID].source
+
+    def on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine gives in the server's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.sessions.loop).result(30)
 
     def connect(self, query: str = "", path: str = "/ws", **options: Any) -> Socket:
         address = f"ws://127.0.0.1:{self.port}{path}{query}"
