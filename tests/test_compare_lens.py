@@ -24,6 +24,7 @@ from tests.support.compare_logs import (
 )
 from tests.support.lens_site import show, show_in
 from tests.support.page_logs import positions
+from tests.support.running import wait_for
 
 Log = tuple[dict[str, Any], list[list[Any]]]
 
@@ -207,9 +208,8 @@ def test_without_a_cache_the_work_follows_the_closed_form(page: Any, four: Log) 
     text = page.locator(".compare-charts").inner_text()
     prompt, new = 24, 40
     assert f"{prompt + new - 1} projections with a cache and {new * prompt + new * (new - 1) // 2:,} without" in text
-    names = page.locator(".line-chart").nth(2).locator(".chart-names text").all_text_contents()
-    assert "no-cache · without" in names
-    assert "gqa · with a cache" in names
+    names = page.locator(".compare-plot").nth(2).locator(".annotation")
+    wait_for(lambda: names.all_text_contents() == ["gqa · with a cache", "no-cache · without"])
 
 
 def test_the_first_difference_is_marked_in_word_and_form(page: Any, four: Log) -> None:
@@ -245,9 +245,11 @@ def test_columns_of_all_lanes_are_aligned_and_only_grow(page: Any, four: Log) ->
 
 def test_scrubbing_shows_earlier_states_again(page: Any, four: Log) -> None:
     open_lens(page, four)
-    look = """(k) => { go(k); const part = root.querySelector('.compare-run');
-      const points = (line) => [...line.points].map(({x, y}) => `${x.toFixed(1)},${y.toFixed(1)}`).join();
-      return part.innerText + [...part.querySelectorAll('polyline')].map(points).join('|') + picture(); }"""
+    page.wait_for_function("document.querySelectorAll('.compare-plot .main-svg').length > 2")
+    look = """async (k) => { go(k); await new Promise((done) => setTimeout(done, 100));
+      const part = root.querySelector('.compare-run');
+      const lines = [...part.querySelectorAll('.compare-plot path.js-line')].map((line) => line.getAttribute('d'));
+      return part.innerText + lines.join('|') + picture(); }"""
     order = [1, 5, 20, 40]
     forward = [page.evaluate(look, k) for k in order]
     back = [page.evaluate(look, k) for k in reversed(order)][::-1]

@@ -40,6 +40,7 @@ MOUNT = """async ({name, probes}) => {
   window.redraw = () => { stage.dirty = new Set(['world', 'ui', 'size', 'theme']); kvviz.wake(); };
   redraw();
 }"""
+TRACES = """view.plot.area.data.map(({meta, ids, x, marker}) => ({meta, ids, x: [...x], forms: marker.symbol}))"""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def until(page: Any, condition: str) -> None:
 def mount(page: Any, name: str, probes: list[dict[str, Any]] | None = None) -> None:
     page.evaluate(MOUNT, {"name": name, "probes": probes})
     if name == "bandwidth":
-        page.wait_for_selector(".exp-body:not([hidden]) .exp-chart")
+        page.wait_for_selector(".exp-body:not([hidden]) .main-svg")
 
 
 def choose(page: Any, label: str, value: str) -> None:
@@ -135,7 +136,9 @@ def test_figures_and_sum_are_those_of_a_separate_computation(
     times = f"{batch} × " if batch > 1 else ""
     assert f"({gigabytes(weights)} + {times}{gigabytes(each)}) ÷ {gigabytes(bandwidth)}/s = " in said
     assert f"so {digits(batch / seconds)} tokens/s at most" in said
-    rows = page.evaluate("[...view.tables.querySelectorAll('table')[0].rows].slice(1).map((row) => row.innerText)")
+    page.evaluate("view.read.numbers.open = true")
+    page.wait_for_selector(".exp-plot table")
+    rows = page.locator(".exp-plot table").first.locator("tbody tr").all_inner_texts()
     assert len(rows) == 11
     row = next(row for row in rows if row.startswith(f"{context:,}\t"))
     assert row.split("\t")[1:3] == [gigabytes(weights), gigabytes(batch * each)]
@@ -147,14 +150,19 @@ def test_the_crossing_stands_where_the_lines_meet(page: Any) -> None:
     choose(page, "Weights and cache in", "bf16")
     choose(page, "Batch size", "1")
     choose(page, "Model", "llama-3.1-8b")
-    chart = page.locator(".exp-chart").first
-    assert "122,533 tokens: as much cache as weights" in chart.text_content()
-    gap = page.evaluate("""() => {
-      const {read} = view.charts, ring = read.root.querySelector('.exp-ring');
-      const y = read.py(131072 * 122533);
-      return [Math.abs(ring.cx.baseVal.value - read.px(122533)), Math.abs(ring.cy.baseVal.value - y)];
+    chart = page.locator(".exp-plot").first
+    until(page, "document.querySelector('.exp-plot').textContent.includes('122,533 tokens: as much cache as weights')")
+    ring = page.evaluate("view.read.area.data.find(({meta}) => meta === 'crossing')")
+    assert ring["x"] == [122_533]
+    assert ring["y"][0] == pytest.approx(131_072 * 122_533, abs=131_072)
+    drawn = chart.locator(".scatterlayer .trace").last.locator("path.point").bounding_box()
+    place = page.evaluate("""() => {
+      const {xaxis, yaxis} = view.read.area._fullLayout, {left, top} = view.read.area.getBoundingClientRect();
+      const [x, y] = [xaxis.l2p(Math.log10(122533)), yaxis.l2p(Math.log10(131072 * 122533))];
+      return [left + xaxis._offset + x, top + yaxis._offset + y];
     }""")
-    assert max(gap) < 0.5
+    assert drawn["x"] + drawn["width"] / 2 == pytest.approx(place[0], abs=1)
+    assert drawn["y"] + drawn["height"] / 2 == pytest.approx(place[1], abs=1)
     choose(page, "Model", "llama-3.1-70b")
     label = page.locator("[data-figure=crossing]").inner_text()
     assert "430,626" in label  # 141,107,412,992 / 327,680 = 430,625.65
@@ -186,9 +194,10 @@ def test_the_run_itself_stands_beside_what_was_measured(page: Any) -> None:
       return n; }""")
     assert num_decodes > 10
     page.evaluate("kvviz.ctx.timeline.seek(kvviz.ctx.timeline.head, 0)")
-    until(page, f"document.querySelectorAll('.exp-measured').length === {num_decodes}")
+    measured = "view.speed.area.data.find(({meta}) => meta === 'measured')"
+    until(page, f"{measured}?.x.length === {num_decodes}")
     choose(page, "GPU", "h100")
-    assert page.locator(".exp-measured").count() == 0
+    until(page, f"!{measured}")
     choose(page, "Model", "llama-3.1-8b")
 
 
@@ -219,7 +228,7 @@ def made_up(seed: int, *, shared: bool, num_guesses: int = 40) -> list[dict[str,
 def test_what_is_told_of_the_attack_is_what_the_probes_say(page: Any, shared: bool) -> None:
     probes = made_up(3, shared=shared)
     mount(page, "timing", probes)
-    page.wait_for_selector(".exp-strip")
+    page.wait_for_selector(".exp-plot .main-svg")
     guesses = [probe for probe in probes if probe["says_secret"] is not None]
     rightly = sum(probe["says_secret"] == probe["is_secret"] for probe in guesses)
     assert page.locator(".exp-accuracy").inner_text() == f"{100 * rightly / 40:.0f} %"
@@ -227,46 +236,50 @@ def test_what_is_told_of_the_attack_is_what_the_probes_say(page: Any, shared: bo
     own = [probe["first_token_us"] for probe in probes[:10]]
     hit = statistics.median(own[1::2])
     threshold = hit + 0.75 * (min(own[::2]) - hit)
-    plot = page.locator(".exp-strip")
+    plot = page.locator(".exp-plot")
     assert f"threshold {digits(threshold / 1000)} ms" in plot.text_content()
     for name, secret in (("right", True), ("wrong", False)):
         of = [probe["first_token_us"] for probe in guesses if probe["is_secret"] is secret]
         assert f"n = {len(of)}, median {digits(statistics.median(of) / 1000)} ms" in plot.text_content(), name
-    forms = page.evaluate(
-        "[...document.querySelectorAll('.exp-strip [data-form]')]"
-        ".map(({dataset}) => [Number(dataset.probe), dataset.form])"
-    )
+    traces = {trace["meta"]: trace for trace in page.evaluate(TRACES)}
+    forms = [(int(probe), form) for probe, form in zip(traces["probes"]["ids"], traces["probes"]["forms"], strict=True)]
     wanted = {
-        probe["probe"]: ("up" if probe["num_hit_tokens"] else "down")
+        probe["probe"]: ("triangle-up" if probe["num_hit_tokens"] else "triangle-down-open")
         if probe["says_secret"] is None
-        else ("filled" if probe["is_secret"] else "hollow")
+        else ("circle" if probe["is_secret"] else "circle-open")
         for probe in probes
     }
     assert dict(forms) == wanted
     assert len(forms) == len(probes)
-    assert plot.locator(".exp-point-bad").count() == 40 - rightly
-    assert plot.locator(".exp-point-last").count() == 1
+    assert plot.locator("path.point").count() == len(probes) + 40 - rightly + 1
+    assert len(traces["misjudged"]["x"]) == 40 - rightly
+    assert traces["last"]["x"] == [probes[-1]["first_token_us"] / 1000]
     last = page.locator(".exp-last").inner_text()
     assert f"{digits(probes[-1]['first_token_us'] / 1000)} ms" in last
     assert ("A didn’t send this" in last) is (not probes[-1]["is_secret"] or not probes[-1]["says_secret"])
+    page.evaluate("view.plot.numbers.open = true")
+    page.wait_for_selector(".exp-timing table")
     rows = page.locator(".exp-timing table tbody tr")
     assert rows.count() == len(probes)
     said = page.evaluate("view.describe()")
     assert f"{100 * rightly / 40:.0f} % classified correctly, chance is 50 %" in said
-    order = page.evaluate("""() => [...document.querySelectorAll('.exp-strip [data-form]')].map((mark) =>
-      [Number(mark.dataset.probe), mark.getBBox().x + mark.getBBox().width / 2])""")
     times = {probe["probe"]: probe["first_token_us"] for probe in probes}
-    by_place = [times[probe] for probe, _ in sorted(order, key=lambda pair: pair[1])]
-    assert all(later - earlier > -2 for earlier, later in pairwise(by_place))
+    assert [times[probe] / 1000 for probe, _ in forms] == pytest.approx(traces["probes"]["x"])
+    places = page.evaluate(
+        "[...document.querySelectorAll('.exp-plot .trace')].map((trace) => "
+        "[...trace.querySelectorAll('path.point')].map((mark) => mark.getBoundingClientRect().x))"
+    )[0]
+    by_place = [times[probe] for _, (probe, _) in sorted(zip(places, forms, strict=True))]
+    assert all(later - earlier > -2000 for earlier, later in pairwise(by_place))
 
 
 def test_marks_of_one_row_do_not_lie_on_each_other(page: Any) -> None:
     mount(page, "timing", made_up(5, shared=True))
-    page.wait_for_selector(".exp-strip")
+    page.wait_for_selector(".exp-plot .main-svg")
     close = page.evaluate("""() => {
-      const marks = [...document.querySelectorAll('.exp-strip circle[data-form]')]
-        .map(({cx, cy, r}) => [cx.baseVal.value, cy.baseVal.value, r.baseVal.value]);
-      const near = ([x, y, r], [a, b]) => Math.hypot(x - a, y - b) < 1.9 * r;
+      const marks = [...document.querySelector('.exp-plot .trace').querySelectorAll('path.point')]
+        .map((mark) => mark.getBoundingClientRect()).map(({x, y, width, height}) => [x + width / 2, y + height / 2]);
+      const near = ([x, y], [a, b]) => Math.hypot(x - a, y - b) < 8;
       return marks.filter((mark, i) => marks.slice(0, i).some((other) => near(mark, other))).length;
     }""")
     assert close == 0
@@ -335,7 +348,7 @@ OVERFLOW = """() => {
     const text = each.textContent.slice(0, 40);
     if (left < box.left - 1 || right > box.right + 1) wrong.push(`${text} from ${left} to ${right}`);
   }
-  for (const svg of scroll.querySelectorAll('svg.exp-chart')) {
+  for (const svg of scroll.querySelectorAll('.exp-plot .plot-area')) {
     const texts = [...svg.querySelectorAll('text')].map((each) => [each.textContent, each.getBoundingClientRect()]);
     const meet = (a, b) =>
       a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;

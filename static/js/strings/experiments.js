@@ -61,6 +61,8 @@ export const experiments = {
     columnsModels: ['Model', 'Weights read', 'Cache per token', 'Context where the cache outweighs the weights', 'Maximum tokens/s, short context', 'Maximum tokens/s, at its limit'],
     describe: '{model} on {card}, batch size {batch}. {sum} The cache outweighs the weights beyond {crossing} tokens.',
     describeNever: '{model} on {card}, batch size {batch}. {sum} The cache never outweighs the weights.',
+    readLabel: 'Bytes read by context',
+    speedLabel: 'Tokens per second by context',
     chart: 'Two lines by context: the weights, always {weights}, and the cache, {cache} at {context} tokens.',
     chartSpeed: 'Tokens per second by context, one line for each of {n} models.',
   },

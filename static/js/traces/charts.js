@@ -29,11 +29,9 @@ const log = (n) => Math.log10(Math.max(n, 1));
 export class Charts {
   /** @param {{curve: HTMLElement, course: HTMLElement, reuse: HTMLElement}} roots @param {(blocks: number) => void} choose */
   constructor(roots, choose) {
-    this.choose = choose;
-    this.curve = new Plot(roots.curve, { label: t.curve, file: 'kvviz-hit-rate' });
+    this.curve = new Plot(roots.curve, { label: t.curve, file: 'kvviz-hit-rate', onPick: (blocks) => choose(Math.round(blocks)) });
     this.course = new Plot(roots.course, { label: t.course, file: 'kvviz-hits-over-time' });
     this.reuse = new Plot(roots.reuse, { label: t.reuse, file: 'kvviz-reuse-distances' });
-    this.clickable = false;
   }
 
   /** @param {Job} job @param {string[]} policies that were asked for @param {number|null} capacity the chosen one */
@@ -68,15 +66,7 @@ export class Charts {
       caption: t.curve, headers: [t.headers.blocks, ...policies.map(nameOf)], cell: (value, column) => (value === null ? '' : column === 0 ? count(Number(value)) : rate(Number(value))),
       rows: () => all.map((blocks) => [blocks, ...policies.map((policy) => job.curves[policy].hit_rate[job.curves[policy].blocks.indexOf(blocks)] ?? null)]),
     });
-    void this.curve.draw(traces, layout).then(() => this.#listen());
-  }
-
-  /** A click chooses the capacity under it. */
-  #listen() {
-    const area = /** @type {any} */ (this.curve.area);
-    if (this.clickable || !area.on) return;
-    this.clickable = true;
-    area.on('plotly_click', (/** @type {any} */ { points }) => points.length && this.choose(Math.round(points[0].x)));
+    void this.curve.draw(traces, layout);
   }
 
   /** @param {Job} job @param {Summary} summary @param {string[]} policies */

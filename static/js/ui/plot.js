@@ -21,7 +21,8 @@ import { axesOf, byteTicks, fullLayout, themed } from './plot-theme.js';
 /** @typedef {'png'|'svg'|'csv'|'json'} Format */
 /** `label`: what the chart shows, in words. `file`: name of saved files, without an ending. `onZoom`: a person chose another part;
  * a long series may be drawn anew with more points of what is `shown`.
- * @typedef {{label: string, file?: string, onZoom?: () => void}} PlotOptions */
+ * `onPick`: a click on what is drawn, with its place on the horizontal axis.
+ * @typedef {{label: string, file?: string, onZoom?: () => void, onPick?: (x: number) => void}} PlotOptions */
 
 const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', doubleClick: false, responsive: false, scrollZoom: false };
 const ZOOM = 1.6;
@@ -45,10 +46,11 @@ export class Plot {
   #stops = [];
 
   /** @param {HTMLElement} root an element that the chart owns; its height is the chart's, controls and table are extra @param {PlotOptions} options */
-  constructor(root, { label, file = 'kvviz-chart', onZoom = () => undefined }) {
+  constructor(root, { label, file = 'kvviz-chart', onZoom = () => undefined, onPick = () => undefined }) {
     this.root = root;
     this.file = file;
     this.onZoom = onZoom;
+    this.onPick = onPick;
     this.palette = new Palette();
     this.area = h('div', { class: 'plot-area', role: 'img', 'aria-label': label });
     this.message = h('p', { class: 'note plot-message', role: 'status' }, t.loading);
@@ -141,6 +143,7 @@ export class Plot {
     const events = /** @type {any} */ (this.area);
     events.on('plotly_relayout', (/** @type {Parts} */ change) => this.#zoomed(change));
     events.on('plotly_doubleclick', () => this.reset());
+    events.on('plotly_click', (/** @type {any} */ { points }) => points.length && this.onPick(points[0].x));
   }
 
   /** @param {number} width @param {number} height @returns {Parts} */

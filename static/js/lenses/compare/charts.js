@@ -2,24 +2,29 @@
 import { closedForms } from '../../core/lane-figures.js';
 import { h, replace, setText } from '../../ui/dom.js';
 import { count, duration, fill, small } from '../../ui/format.js';
+import { Plot } from '../../ui/plot.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-import { LineChart } from './line-chart.js';
+import { drawLines } from './line-chart.js';
 import { lossyLanes, series } from './model.js';
-/** @import { Ctx } from '../../core/types.d.ts' */
 /** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.charts;
 /** Smaller distances stand on the lowest line. */
 const KL_FLOOR = 1e-5;
 
+const KINDS = {
+  kl: { title: t.kl, log: KL_FLOOR, format: small },
+  ms: { title: t.ms, format: (/** @type {number} */ value) => (value === 0 ? '0' : duration(value)) },
+  work: { title: t.work, format: count },
+};
+
 export class CompareCharts {
-  /** @param {Ctx} ctx */
-  constructor(ctx) {
-    const { palette } = ctx;
-    this.kl = new LineChart(palette, t.kl, { log: KL_FLOOR, format: small });
-    this.ms = new LineChart(palette, t.ms, { format: (value) => (value === 0 ? '0' : duration(value)) });
-    this.work = new LineChart(palette, t.work, { format: count });
+  constructor() {
+    const plot = (/** @type {keyof typeof KINDS} */ name) => new Plot(h('div', { class: 'compare-plot' }), { label: KINDS[name].title, file: `kvviz-lanes-${name}` });
+    this.kl = plot('kl');
+    this.ms = plot('ms');
+    this.work = plot('work');
     this.none = h('p', { class: 'fine-note compare-note', hidden: true }, t.klNone);
     this.workNote = h('p', { class: 'fine-note compare-note' });
     this.legend = h('div', { class: 'cluster small-note compare-legend' });
@@ -31,13 +36,8 @@ export class CompareCharts {
     this.key = '';
   }
 
-  /** @param {Lanes} lanes @param {number} width */
-  update(lanes, width) {
-    const room = Math.max(...lanes.lanes.map((lane) => lane.header.spec.length)) + t.workNone.length + 3;
-    for (const chart of [this.kl, this.ms, this.work]) {
-      chart.width = Math.round(width);
-      chart.room = room;
-    }
+  /** @param {Lanes} lanes */
+  update(lanes) {
     const lossy = lossyLanes(lanes);
     if (lanes.key !== this.key) {
       this.key = lanes.key;
@@ -45,15 +45,20 @@ export class CompareCharts {
     }
     this.none.hidden = lossy.length > 0;
     this.klNote.hidden = lossy.length === 0;
-    this.kl.root.classList.toggle('chart-hidden', lossy.length === 0);
+    this.kl.root.hidden = lossy.length === 0;
     const name = (/** @type {Lane} */ lane) => lane.header.spec;
     const from = (/** @type {readonly Lane[]} */ list, /** @type {string} */ what, /** @type {(one: import('../../core/events.d.ts').LaneMeasured) => number} */ value, /** @type {number} */ first) => list.map((lane) => ({ lane: lane.index, name: name(lane), first, values: series(lane, what, value, first) }));
     const { request, planned, count: numNew } = lanes;
-    if (lossy.length > 0) this.kl.update(from(lossy, 'kl', (one) => one.kl, 0), planned);
-    this.ms.update(from(lanes.lanes, 'ms', (one) => one.step_us / 1000, 1), planned);
-    this.work.update(from(lanes.lanes, 'work', (one) => one.num_projections, 0), planned, (one) => formOf(one, request?.promptLength ?? 0, numNew));
+    if (lossy.length > 0) drawLines(this.kl, KINDS.kl, from(lossy, 'kl', (one) => one.kl, 0), planned);
+    drawLines(this.ms, KINDS.ms, from(lanes.lanes, 'ms', (one) => one.step_us / 1000, 1), planned);
+    const work = from(lanes.lanes, 'work', (one) => one.num_projections, 0);
+    drawLines(this.work, KINDS.work, work.map((line) => ({ ...line, note: formOf(line, request?.promptLength ?? 0, numNew) })), planned);
     const forms = closedForms(request?.promptLength ?? 0, numNew);
     setText(this.workNote, fill(t.workNote, { p: count(request?.promptLength ?? 0), n: count(numNew), cached: count(forms.cached), none: count(forms.none) }));
+  }
+
+  destroy() {
+    for (const plot of [this.kl, this.ms, this.work]) plot.destroy();
   }
 }
 

@@ -6,8 +6,7 @@ import { h, replace, setText } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { laneMark } from './lane-mark.js';
-import { niceTop } from './line-chart.js';
-import { lossyLanes } from './model.js';
+import { lossyLanes, niceTop } from './model.js';
 /** @import { Ctx } from '../../core/types.d.ts' */
 /** @import { LaneErrorsMeasured } from '../../core/events.d.ts' */
 /** @import { Lanes } from './model.js' */

@@ -3,15 +3,8 @@ import { svg } from '../../ui/dom.js';
 
 /** Inside a box of 12, centred on 0. */
 const FORMS = ['M-5 0h10', 'M0 -5L5 0L0 5L-5 0Z', 'M0 -4.5L5 4.5L-5 4.5Z', 'M-4 -4H4V4H-4Z'];
-/** Dashes of the lines of charts. */
-export const DASHES = ['2 3', '', '7 3', '1.5 3'];
 
 /** @param {number} lane @returns {SVGSVGElement} */
 export function laneMark(lane) {
   return svg('svg', { class: `lane-mark lane-ink-${lane % FORMS.length}`, viewBox: '-6 -6 12 12', 'aria-hidden': 'true', focusable: 'false' }, svg('path', { d: FORMS[lane % FORMS.length] }));
-}
-
-/** As a part of a larger drawing. @param {number} lane @returns {string} */
-export function laneForm(lane) {
-  return FORMS[lane % FORMS.length];
 }

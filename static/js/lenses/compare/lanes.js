@@ -22,9 +22,6 @@ const t = texts.compare;
 /** Below this width the parts stand one below the other. */
 const WIDE_EM = 62;
 const TELL_MS = 200;
-/** Between the columns, and the share of the charts, as the style sheet has it. */
-const GAP = 36;
-const CHARTS = 1 / 2.2;
 
 export class CompareLanes {
   /** The form is open although lanes run. */
@@ -48,7 +45,7 @@ export class CompareLanes {
     this.tape = new CompareTape(ctx);
     this.summary = new CompareSummary((lane, index) => this.tape.show(lane, index));
     this.figures = new CompareFigures(ctx);
-    this.charts = new CompareCharts(ctx);
+    this.charts = new CompareCharts();
     this.errors = new CompareErrors(ctx);
     this.kept = new CompareKept();
     this.needle = new CompareNeedle();
@@ -119,7 +116,7 @@ export class CompareLanes {
     this.toldAt = performance.now();
     this.summary.update(lanes);
     this.figures.update(lanes, ctx.log.sessionId);
-    this.charts.update(lanes, this.wide ? (width - GAP) * CHARTS : width);
+    this.charts.update(lanes);
     this.kept.update(lanes, ctx.log.sessionId);
     this.errors.update(lanes);
     this.needle.update(lanes);
@@ -154,6 +151,7 @@ export class CompareLanes {
     clearTimeout(this.timer);
     this.size.disconnect();
     this.tape.destroy();
+    this.charts.destroy();
     this.root.replaceChildren();
   }
 }

@@ -49,3 +49,10 @@ export function series(lane, name, value, from = 0) {
   const length = Math.max(0, lane.count - from);
   return list.length === length ? list : list.slice(0, length);
 }
+
+/** A round number above. @param {number} value @returns {number} */
+export function niceTop(value) {
+  if (!(value > 0)) return 0;
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return ([1, 1.2, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * unit >= value) ?? 10) * unit;
+}

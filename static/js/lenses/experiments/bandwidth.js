@@ -6,7 +6,7 @@ import { experiments } from '../../strings/experiments.js';
 import { ask, reasonOf } from '../../ui/ask.js';
 import { h, replace, setText } from '../../ui/dom.js';
 import { count, fill, makersBytes, percent, three } from '../../ui/format.js';
-import { rowOf, tableParts } from '../../ui/table.js';
+import { Plot } from '../../ui/plot.js';
 import { readChart, speedChart } from './bandwidth-charts.js';
 import { speed, time } from './bandwidth-figures.js';
 /** @import { Ctx, Scene } from '../../core/types.d.ts' */
@@ -16,8 +16,6 @@ const t = experiments.bandwidth;
 const HERE = 'here';
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const MAX_MEASURED = 400;
-const MIN_HEIGHT_EM = 13;
-const MAX_HEIGHT_EM = 24;
 
 /** What was chosen last, so that coming back finds it. */
 const chosen = { card: 'h100', dtype: 'bf16', batch: 1, model: 'llama-3.1-8b', context: 65_536 };
@@ -51,25 +49,25 @@ class BandwidthView {
     this.status = h('p', { class: 'exp-status', role: 'status' }, t.loading);
     this.readTitle = h('h3', { class: 'exp-chart-title' });
     this.speedTitle = h('h3', { class: 'exp-chart-title' });
-    this.read = h('div', { class: 'exp-chart-box' });
-    this.speed = h('div', { class: 'exp-chart-box' });
+    const onPick = (/** @type {number} */ context) => this.#pick(context);
+    const [readRoot, speedRoot] = [h('div', { class: 'exp-plot' }), h('div', { class: 'exp-plot' })];
+    this.read = new Plot(readRoot, { label: t.readLabel, file: 'kvviz-bytes-read', onPick });
+    this.speed = new Plot(speedRoot, { label: t.speedLabel, file: 'kvviz-tokens-per-second', onPick });
     this.key = h('p', { class: 'cluster small-note exp-key' });
     this.figures = h('dl', { class: 'cluster exp-figures' });
     this.sum = h('p', { class: 'exp-sum' });
     this.notes = h('div', { class: 'exp-notes' });
     this.about = h('div', {});
-    this.tables = h('div', { class: 'visually-hidden' });
     this.body = h('div', { class: 'exp-body', hidden: true }, this.sum,
       h('div', { class: 'exp-pair' },
-        h('figure', {}, this.readTitle, this.read, h('div', { class: 'cluster exp-slider' }, h('label', { for: 'bandwidth-context' }, t.context), this.context, this.contextOut)),
-        h('figure', {}, this.speedTitle, this.speed, this.key)),
-      this.notes, h('details', { class: 'exp-details' }, h('summary', {}, t.about), this.about), this.tables);
+        h('figure', {}, this.readTitle, readRoot, h('div', { class: 'cluster exp-slider' }, h('label', { for: 'bandwidth-context' }, t.context), this.context, this.contextOut)),
+        h('figure', {}, this.speedTitle, speedRoot, this.key)),
+      this.notes, h('details', { class: 'exp-details' }, h('summary', {}, t.about), this.about));
     this.scroll = h('div', { class: 'note exp exp-bandwidth', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)),
       h('div', { class: 'cluster exp-form' }, field('model', t.model, this.model), field('card', t.card, this.card), field('dtype', t.dtype, this.dtype), field('batch', t.batch, this.batch), this.figures),
       this.status, this.body);
     root.append(this.scroll);
-    for (const box of [this.read, this.speed]) box.addEventListener('pointerdown', (event) => this.#point(event, box));
   }
 
   /** @param {Scene} scene */
@@ -93,14 +91,10 @@ class BandwidthView {
     if (model) this.#choose({ context: model.points[Number(this.context.value)].context });
   }
 
-  /** A click into a chart chooses the nearest context. @param {PointerEvent} event @param {HTMLElement} box */
-  #point(event, box) {
-    const model = this.#model();
-    const chart = box === this.read ? this.charts?.read : this.charts?.speed;
-    if (!model || !chart) return;
-    const value = chart.valueAt(event.clientX - box.getBoundingClientRect().left);
+  /** A click into a chart chooses the nearest context. @param {number} value */
+  #pick(value) {
     const far = (/** @type {number} */ context) => Math.abs(Math.log(context / value));
-    const contexts = model.points.map((point) => point.context);
+    const contexts = this.#model()?.points.map((point) => point.context) ?? [];
     this.#choose({ context: contexts.reduce((best, each) => (far(each) < far(best) ? each : best)) });
   }
 
@@ -144,20 +138,20 @@ class BandwidthView {
     const model = this.#model();
     this.status.hidden = this.status.textContent === '';
     if (!data || !model) return;
-    const em = this.ctx.palette.px('text-xs') || 12;
     this.body.hidden = false;
-    const { clientWidth: width } = this.read;
+    const { clientWidth: width } = this.read.area;
     const measured = data.card.card_id === HERE ? this.#measured() : [];
-    const state = [this.answered, chosen.model, chosen.context, width, this.speed.clientWidth, em, this.root.clientHeight, measured.length, this.ctx.palette.version].join('|');
+    const state = [this.answered, chosen.model, chosen.context, width, measured.length].join('|');
     if (state === this.drawn || width < 60) return;
     this.drawn = state;
     let at = model.points.findIndex((point) => point.context >= chosen.context);
     if (at < 0) at = model.points.length - 1;
     this.#controls(data, model, at);
-    const height = Math.max(em * MIN_HEIGHT_EM, Math.min(em * MAX_HEIGHT_EM, this.root.clientHeight * 0.44));
-    this.charts = { read: readChart(model, at, { width, height, em }), speed: speedChart(data, model.model_id, model.points[at].context, measured, { width: this.speed.clientWidth, height, em }) };
-    replace(this.read, this.charts.read.root);
-    replace(this.speed, this.charts.speed.root);
+    const charts = [readChart(model, at, width), speedChart(data, model.model_id, model.points[at].context, measured, width)];
+    [this.read, this.speed].forEach((plot, index) => {
+      plot.label = charts[index].label;
+      void plot.draw(charts[index].traces, charts[index].layout);
+    });
     setText(this.readTitle, fill(data.batch > 1 ? t.readTitleBatch : t.readTitle, { n: data.batch, model: model.name }));
     setText(this.speedTitle, fill(t.speedTitle, { card: data.card.name }));
     this.#figures(data, model, at);
@@ -230,13 +224,15 @@ class BandwidthView {
 
   /** @param {Bandwidth} data @param {ModelBound} model */
   #tables(data, model) {
-    const table = (/** @type {string} */ caption, /** @type {string[]} */ columns, /** @type {[string, ...string[]][]} */ rows) =>
-      h('table', {}, tableParts(caption, columns, rows.map((row) => rowOf(...row))));
-    replace(this.tables,
-      table(fill(t.table, { model: model.name, card: data.card.name, batch: data.batch }), t.columns,
-        model.points.map((point) => [count(point.context), makersBytes(point.weight_bytes), makersBytes(point.cache_bytes), time(point.step_us), three(point.tokens_per_s)])),
-      table(t.tableModels, t.columnsModels,
-        data.models.map((each) => [each.name, makersBytes(each.weight_bytes), `${count(each.bytes_per_token)} B`, each.crossing === null ? t.never : count(each.crossing), three(each.points[0].tokens_per_s), three(each.points[each.points.length - 1].tokens_per_s)])));
+    this.read.table({
+      caption: fill(t.table, { model: model.name, card: data.card.name, batch: data.batch }), headers: t.columns,
+      rows: () => model.points.map((point) => [count(point.context), makersBytes(point.weight_bytes), makersBytes(point.cache_bytes), time(point.step_us), three(point.tokens_per_s)]),
+    });
+    this.speed.table({
+      caption: t.tableModels, headers: t.columnsModels,
+      rows: () => data.models.map(({ name, weight_bytes, bytes_per_token, crossing, points }) => [
+        name, makersBytes(weight_bytes), `${count(bytes_per_token)} B`, crossing === null ? t.never : count(crossing), three(points[0].tokens_per_s), three(points[points.length - 1].tokens_per_s)]),
+    });
   }
 
   /** @returns {string} */
@@ -250,6 +246,7 @@ class BandwidthView {
 
   destroy() {
     this.alive = false;
+    for (const plot of [this.read, this.speed]) plot.destroy();
     this.root.replaceChildren();
   }
 }

@@ -1,104 +1,82 @@
 /** Times to first token as strips of marks, one row per kind of probe: form tells the kinds apart, place the time. */
 import { experiments } from '../../strings/experiments.js';
-import { svg } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';
 import { time } from './bandwidth-figures.js';
 /** @import { Attack } from './timing-model.js' */
 /** @import { ProbeTimed } from '../../core/events.d.ts' */
-/** `form`: a filled or hollow circle, or a triangle that points up or down. @typedef {{probe: ProbeTimed, form: 'filled'|'hollow'|'up'|'down', x: number, lane: number}} Mark */
 
 const t = experiments.timing;
+/** Lanes of marks in a row, above its line; more of them stand closer. */
+const LANES = 6;
+/** A mark and the gap beside it, in px. */
+const MARK = 11;
 
 /**
  * Marks beside each other where they would overlap: each takes the lowest free lane.
- * @param {readonly {probe: ProbeTimed, form: Mark['form']}[]} entries @param {(us: number) => number} place @param {number} size @returns {Mark[]}
+ * @param {readonly ProbeTimed[]} probes @param {number} sizeUs of a mark @returns {{probe: ProbeTimed, lane: number}[]} by time
  */
-export function stack(entries, place, size) {
-  /** @type {number[]} the right edge of the last mark in each lane */
+export function stack(probes, sizeUs) {
+  /** @type {number[]} the last mark in each lane */
   const ends = [];
-  return entries.map((entry) => ({ ...entry, x: place(entry.probe.first_token_us) })).sort((a, b) => a.x - b.x).map((entry) => {
-    let lane = ends.findIndex((end) => entry.x - end >= size);
+  return [...probes].sort((a, b) => a.first_token_us - b.first_token_us).map((probe) => {
+    let lane = ends.findIndex((end) => probe.first_token_us - end >= sizeUs);
     if (lane < 0) lane = ends.length;
-    ends[lane] = entry.x;
-    return { ...entry, lane };
+    ends[lane] = probe.first_token_us;
+    return { probe, lane };
   });
 }
 
-/** @param {Attack} attack @param {{width: number, em: number, title: string}} size @returns {SVGSVGElement} */
-export function timingPlot(attack, { width, em, title }) {
-  const narrow = width < em * 42;
-  const left = narrow ? em * 0.8 : em * 13.5;
-  const right = width - em * 1.4;
+/** For plotly: places on the horizontal axis are milliseconds, rows are whole numbers on the other. @param {Attack} attack @param {number} width in px @param {number} em */
+export function timingPlot(attack, width, em) {
+  const ms = (/** @type {number} */ us) => us / 1000;
   const highUs = Math.max(...attack.probes.map((probe) => probe.first_token_us), 1) * 1.06;
-  const place = (/** @type {number} */ us) => left + (us / highUs) * (right - left);
-  const as = (/** @type {ProbeTimed[]} */ probes, /** @type {Mark['form']} */ form) => probes.map((probe) => ({ probe, form }));
   const rows = [
-    { name: t.rows.right, note: noteOf(attack.right.length, attack.rightUs), medianUs: attack.rightUs, entries: as(attack.right, 'filled') },
-    { name: t.rows.wrong, note: noteOf(attack.wrong.length, attack.wrongUs), medianUs: attack.wrongUs, entries: as(attack.wrong, 'hollow') },
-    { name: t.rows.own, note: t.rowNotes.own, medianUs: null, entries: [...as(attack.again, 'up'), ...as(attack.first, 'down')] },
+    { name: t.rows.right, note: noteOf(attack.right.length, attack.rightUs), medianUs: attack.rightUs, probes: attack.right },
+    { name: t.rows.wrong, note: noteOf(attack.wrong.length, attack.wrongUs), medianUs: attack.wrongUs, probes: attack.wrong },
+    { name: t.rows.own, note: t.rowNotes.own, medianUs: null, probes: [...attack.again, ...attack.first] },
   ];
-  const size = em * 0.72;
-  let y = em * 3.1;
-  const root = svg('svg', { class: 'exp-chart exp-strip', role: 'img', 'aria-label': title });
-  for (const row of rows) {
-    const marks = stack(row.entries, place, size);
-    const lanes = Math.max(2, ...marks.map((mark) => mark.lane + 1));
-    const label = narrow ? em * 1.4 : 0;
-    const base = y + label + lanes * size + em * 0.5;
-    root.append(svg('text', { class: 'exp-strong', x: narrow ? left : left - em, y: narrow ? y + em : base - em * 1.1, 'text-anchor': narrow ? 'start' : 'end' }, row.name),
-      svg('text', { class: 'exp-tick', x: narrow ? right : left - em, y: narrow ? y + em : base + em * 0.15, 'text-anchor': 'end' }, row.note),
-      svg('line', { class: 'exp-grid', x1: left, x2: right, y1: base, y2: base }));
-    for (const mark of marks) drawMark(root, mark, base - size * (mark.lane + 0.62), size * 0.46, mark.probe === attack.last);
-    if (row.medianUs !== null) root.append(svg('line', { class: 'exp-median', x1: place(row.medianUs), x2: place(row.medianUs), y1: base, y2: base + em * 0.6 }));
-    y = base + em * 0.9;
+  const marks = rows.flatMap(({ probes }, row) => {
+    const placed = stack(probes, (highUs * MARK) / width);
+    const height = 0.6 / Math.max(LANES, ...placed.map(({ lane }) => lane + 1));
+    return placed.map(({ probe, lane }) => ({ probe, y: rows.length - row + (lane + 0.7) * height }));
+  });
+  const draw = (/** @type {typeof marks} */ some, /** @type {Record<string, any>} */ marker, more = {}) => ({
+    type: 'scatter', mode: 'markers', x: some.map(({ probe }) => ms(probe.first_token_us)), y: some.map(({ y }) => y), marker, hoverinfo: 'skip', ...more,
+  });
+  const misjudged = marks.filter(({ probe }) => probe.says_secret !== null && probe.says_secret !== probe.is_secret);
+  const traces = [
+    draw(marks, { symbol: marks.map(({ probe }) => formOf(probe)), size: 9, color: 'var(--ink-2)', line: { width: 1.5, color: 'var(--ink-2)' } },
+      { meta: 'probes', customdata: marks.map(({ probe }) => time(probe.first_token_us)), ids: marks.map(({ probe }) => String(probe.probe)), hoverinfo: undefined, hovertemplate: '%{customdata}<extra></extra>' }),
+    draw(misjudged, { symbol: 'x-thin-open', size: 11, color: 'var(--bad)', line: { width: 2, color: 'var(--bad)' } }, { meta: 'misjudged' }),
+    draw(marks.filter(({ probe }) => probe === attack.last), { symbol: 'circle-open', size: 17, color: 'var(--now)', line: { width: 2, color: 'var(--now)' } }, { meta: 'last' }),
+  ];
+  const label = { showarrow: false, yref: 'y', bgcolor: 'var(--ground)/0.8' };
+  /** @type {Record<string, any>[]} */
+  const annotations = rows.map(({ name, note }, row) => ({ ...label, xref: 'paper', x: 0, xanchor: 'left', y: rows.length - row + 0.94, yanchor: 'top', text: `${name} · ${note}` }));
+  const shapes = rows.flatMap(({ medianUs }, row) => (medianUs === null ? [] : [{ type: 'line', x0: ms(medianUs), x1: ms(medianUs), y0: rows.length - row - 0.08, y1: rows.length - row + 0.02, line: { color: 'var(--ink)', width: 3 } }]));
+  if (attack.thresholdUs !== null) {
+    const x = ms(attack.thresholdUs);
+    shapes.push({ type: 'line', x0: x, x1: x, y0: 0.9, y1: 4, line: /** @type {any} */ ({ color: 'var(--ink)', width: 1.5, dash: 'dash' }) });
+    annotations.push({ ...label, x, y: 4, yanchor: 'bottom', yshift: em * 1.4, text: fill(t.threshold, { time: time(attack.thresholdUs) }) },
+      { ...label, x, xanchor: 'right', y: 4, yanchor: 'bottom', font: { color: 'var(--ink-2)' }, text: t.faster }, { ...label, x, xanchor: 'left', y: 4, yanchor: 'bottom', font: { color: 'var(--ink-2)' }, text: t.slower });
   }
-  axis(root, { left, right, y, em, highUs, place });
-  if (attack.thresholdUs !== null) threshold(root, place(attack.thresholdUs), y, em, width, fill(t.threshold, { time: time(attack.thresholdUs) }), narrow);
-  const height = Math.ceil(y + em * 2.9);
-  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) root.setAttribute(name, String(value));
-  return root;
+  return {
+    traces,
+    layout: {
+      xaxis: { range: [0, ms(highUs)], ticksuffix: ' ms', title: { text: t.axis }, showgrid: false, nticks: Math.max(2, Math.floor(width / 90)) },
+      yaxis: { range: [0.9, 4], tickmode: 'array', tickvals: [1, 2, 3], ticktext: ['', '', ''] },
+      shapes, annotations, showlegend: false, hovermode: 'closest', dragmode: false, margin: { t: em * 3.6, l: 24 },
+    },
+  };
 }
 
-/** @param {number} n @param {number|null} us @returns {string} */
+/** A guess that was right is filled; the attacker's own prompts are triangles, up for the ones sent again. @param {ProbeTimed} probe */
+function formOf({ says_secret, is_secret, num_hit_tokens }) {
+  if (says_secret === null) return num_hit_tokens > 0 ? 'triangle-up' : 'triangle-down-open';
+  return is_secret ? 'circle' : 'circle-open';
+}
+
+/** @param {number} n @param {number|null} us */
 function noteOf(n, us) {
   return fill(t.rowNotes.n, { n, median: us === null ? t.none : time(us) });
-}
-
-/** @param {SVGElement} root @param {Mark} mark @param {number} y @param {number} r @param {boolean} isLast */
-function drawMark(root, { probe, form, x }, y, r, isLast) {
-  const name = form === 'filled' || form === 'up' ? 'exp-point' : 'exp-point-hollow';
-  const data = { probe: probe.probe, form };
-  if (form === 'up' || form === 'down') {
-    const s = form === 'up' ? 1 : -1;
-    root.append(svg('path', { class: name, data, d: `M${x - r} ${y + s * r * 0.8}h${2 * r}l${-r} ${-s * r * 1.7}z` }));
-  } else {
-    root.append(svg('circle', { class: name, data, cx: x, cy: y, r }));
-  }
-  if (probe.says_secret !== null && probe.says_secret !== probe.is_secret) {
-    const d = r * 1.5;
-    root.append(svg('path', { class: 'exp-point-bad', d: `M${x - d} ${y - d}l${2 * d} ${2 * d}M${x - d} ${y + d}l${2 * d} ${-2 * d}` }));
-  }
-  if (isLast) root.append(svg('circle', { class: 'exp-point-last', cx: x, cy: y, r: r * 1.9 }));
-}
-
-/** @param {SVGElement} root @param {{left: number, right: number, y: number, em: number, highUs: number, place: (us: number) => number}} of */
-function axis(root, { left, right, y, em, highUs, place }) {
-  root.append(svg('line', { class: 'exp-axis', x1: left, x2: right, y1: y, y2: y }));
-  const least = (highUs * em * 6) / (right - left);
-  const power = 10 ** Math.floor(Math.log10(least));
-  const every = [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= least) ?? 10 * power;
-  for (let us = 0; us <= highUs; us += every) {
-    root.append(svg('line', { class: 'exp-axis', x1: place(us), x2: place(us), y1: y, y2: y + em * 0.35 }),
-      svg('text', { class: 'exp-tick', x: place(us), y: y + em * 1.45, 'text-anchor': us === 0 ? 'start' : place(us) + em * 3 > right ? 'end' : 'middle' }, us === 0 ? '0' : fill(experiments.units.ms, { n: us / 1000 })));
-  }
-  root.append(svg('text', { class: 'exp-tick', x: right, y: y + em * 2.7, 'text-anchor': 'end' }, t.axis));
-}
-
-/** @param {SVGElement} root @param {number} x @param {number} bottom @param {number} em @param {number} width @param {string} label @param {boolean} narrow */
-function threshold(root, x, bottom, em, width, label, narrow) {
-  const half = (label.length * em * 0.56) / 2;
-  root.append(svg('line', { class: 'exp-threshold', x1: x, x2: x, y1: em * 2.6, y2: bottom }),
-    svg('text', { class: 'exp-strong', x: Math.min(Math.max(x, half + 2), width - half - 2), y: em, 'text-anchor': 'middle' }, label));
-  if (narrow) return;
-  root.append(svg('text', { class: 'exp-label', x: x - em * 0.7, y: em * 2.35, 'text-anchor': 'end' }, t.faster), svg('text', { class: 'exp-label', x: x + em * 0.7, y: em * 2.35 }, t.slower));
 }

@@ -6,7 +6,7 @@ import { experiments } from '../../strings/experiments.js';
 import { reasonOf } from '../../ui/ask.js';
 import { PATHS, h, icon, replace, setText } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/format.js';
-import { rowOf, tableParts } from '../../ui/table.js';
+import { Plot } from '../../ui/plot.js';
 import { time } from './bandwidth-figures.js';
 import { attackOf } from './timing-model.js';
 import { timingPlot } from './timing-plot.js';
@@ -45,13 +45,13 @@ class TimingView {
     this.chance = h('span', { class: 'strong' }, t.chance);
     this.before = h('p', { class: 'exp-before' });
     this.last = h('dl', { class: 'exp-last' });
-    this.plot = h('div', {});
+    const plotRoot = h('div', { class: 'exp-plot' });
+    this.plot = new Plot(plotRoot, { label: t.axis, file: 'kvviz-timing-attack' });
     this.key = h('p', { class: 'cluster small-note exp-key' }, h('span', { class: 'exp-mark exp-mark-ring' }, t.lastKey), h('span', { class: 'exp-mark' }, icon(PATHS.cross, 'icon exp-mark-bad'), t.misjudged), h('span', {}, t.thresholdNote));
-    this.table = h('table', {});
     this.empty = h('div', { class: 'exp-empty' }, h('p', {}, t.empty), h('p', { class: 'hint' }, t.emptyLong));
     this.body = h('div', { class: 'exp-found', hidden: true },
       h('div', { class: 'exp-outcome' }, h('div', {}, this.title, h('p', {}, this.accuracy, this.of, ' · ', this.chance), this.before), h('div', {}, h('h3', { class: 'exp-last-title' }, t.last), this.last)),
-      this.plot, this.key, h('div', { class: 'visually-hidden' }, this.table));
+      plotRoot, this.key);
     this.scroll = h('div', { class: 'note exp exp-timing', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)), this.form, this.empty, this.body,
       h('section', { class: 'exp-real' }, h('h3', {}, t.realTitle), h('ul', {}, t.real.map((text) => h('li', {}, text)))));
@@ -60,26 +60,25 @@ class TimingView {
 
   /** @param {Scene} scene */
   update(scene) {
-    const { log, palette } = this.ctx;
+    const { log } = this.ctx;
     const world = /** @type {{probes?: readonly ProbeTimed[]}} */ (scene.step ? scene.before : scene.after);
     const probes = world.probes ?? [];
     const listens = log.header?.capabilities.includes('commands') ?? false;
     this.run.disabled = !listens;
     if (!listens) setText(this.note, t.needsLive);
     else if (this.note.textContent === t.needsLive) setText(this.note, '');
-    const em = palette.px('text-xs') || 12;
-    const width = this.plot.clientWidth || this.scroll.clientWidth - 40;
-    const state = [log.logId, probes.length, width, em].join('|');
+    const width = this.plot.area.clientWidth || this.scroll.clientWidth;
+    const state = [log.logId, probes.length, width].join('|');
     if (state === this.drawn) return;
     this.drawn = state;
     this.attack = attackOf(probes);
-    this.#draw(width, em);
+    this.#draw(width);
   }
 
   draw() {}
 
-  /** @param {number} width @param {number} em */
-  #draw(width, em) {
+  /** @param {number} width */
+  #draw(width) {
     const { attack } = this;
     const { shared, accuracy, numGuesses } = attack;
     this.empty.hidden = shared !== null;
@@ -90,8 +89,9 @@ class TimingView {
     setText(this.accuracy, accuracy === null ? '–' : percent(accuracy));
     setText(this.of, accuracy === null ? t.learning : fill(t.accuracy, { n: numGuesses }));
     this.#last();
-    const plotWidth = this.plot.clientWidth || width;
-    replace(this.plot, timingPlot(attack, { width: plotWidth, em, title: this.describe() }));
+    const { traces, layout } = timingPlot(attack, width, this.ctx.palette.px('text-xs'));
+    this.plot.label = this.describe();
+    void this.plot.draw(traces, layout);
     this.#table();
   }
 
@@ -127,9 +127,9 @@ class TimingView {
       const lesson = probe.says_secret === null;
       const prompt = lesson ? (probe.num_hit_tokens > 0 ? t.prompts.again : t.prompts.first) : probe.is_secret ? t.prompts.right : t.prompts.wrong;
       const cells = [prompt, time(probe.first_token_us), lesson ? t.none : probe.says_secret ? t.asked : t.notAsked, lesson ? t.none : probe.is_secret ? t.asked : t.notAsked, String(probe.num_hit_tokens)];
-      return rowOf(String(probe.probe + 1), ...cells);
+      return [probe.probe + 1, ...cells];
     };
-    replace(this.table, tableParts(t.table, t.columns, probes.map(row)));
+    this.plot.table({ caption: t.table, headers: t.columns, rows: () => probes.map(row) });
   }
 
   /** @param {Event} event */
@@ -161,6 +161,7 @@ class TimingView {
   }
 
   destroy() {
+    this.plot.destroy();
     this.root.replaceChildren();
   }
 }
