@@ -175,7 +175,7 @@ def test_this_machine_is_measured_for_a_live_session_only(server: Running) -> No
     assert again["card"] == answer["card"]
     refused = get(server, "?card=here")
     assert refused.status_code == 400
-    assert refused.json()["message"].startswith("The card 'here' is the machine of a live session")
+    assert refused.json()["message"].startswith("The GPU 'here' is the machine of a live session")
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_a_study_of_a_file_that_went_meanwhile_says_so(server: Running, client: 
         return answer
 
     wait_for(lambda: job()["state"] == "failed", 60)
-    assert job()["message"] == "The file is no longer kept, since newer files replaced it; upload it again."
+    assert job()["message"] == "The file was replaced by newer uploads; upload it again."
 
 
 def test_jobs_of_others_and_none(client: httpx.Client) -> None:

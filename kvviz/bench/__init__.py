@@ -1,4 +1,4 @@
-"""Benchmarks: what `kvviz bench` measures, one measure a module.
+"""The benchmarks of `kvviz bench`, one module per benchmark.
 
 May import: comparison, config, engine, errors, events, model, traces.
 Libraries: torch, transformers.

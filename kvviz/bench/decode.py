@@ -1,7 +1,8 @@
-"""Decoding with everything captured, as a ratio to `generate()` within one run, because machines are noisy.
+"""Decoding speed with full capture, relative to `generate()`. Ratios within one run cancel the noise of the machine.
 
-Pairs are interleaved: `generate()` of transformers (sdpa, same weights, dtype, threads, inference mode), then the
-engine with everything captured, blocks in shuffled order, at the same context; median of 9 pairs with quartiles.
+Runs are interleaved: first transformers' `generate()` (sdpa, with the same weights, dtype, threads and inference mode),
+then the engine with full capture and shuffled blocks, at the same context. Results are medians of 9 pairs, with
+quartiles.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NUM_DECODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median and quartiles."""
+    """Median, quartiles (`low`, `high`) and minimum (`worst`) of several measurements."""
 
     median: float
     low: float
@@ -44,7 +45,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class DecodeResult:
-    """Decoding at one context: engine ÷ baseline in tokens per second, and what the engine adds to the forward pass."""
+    """Decoding at one context in tokens.
+
+    `ratio`: engine ÷ baseline in tokens per second. `overhead_share`: fraction of a step outside the model's forward
+    pass. `step_bytes`: largest number of bytes sent to a page per decode step.
+    """
 
     context: int
     ratio: Spread
@@ -55,7 +60,7 @@ class DecodeResult:
 
 
 class _Clock:
-    """A streamer that notes when each token of `generate()` arrives."""
+    """A streamer that records when each token of `generate()` arrives."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -68,12 +73,11 @@ class _Clock:
 
 
 def num_threads() -> int:
-    """Threads that torch computes with here."""
     return torch.get_num_threads()
 
 
 def _baseline(model: Any, ids: torch.Tensor, filled: DynamicCache) -> float:
-    """Seconds per token of `generate()`, from a cache that already holds all but the last token."""
+    """Seconds per token of `generate()`, starting from a cache of all tokens but the last."""
     clock = _Clock()
     with torch.inference_mode():
         model.generate(
@@ -90,7 +94,7 @@ def _baseline(model: Any, ids: torch.Tensor, filled: DynamicCache) -> float:
 
 
 def _engine(run: ModelRun, ids: Sequence[int]) -> float:
-    """Seconds per decode step of the engine after a prompt whose full blocks are cached."""
+    """Seconds per decode step of the engine, for a prompt whose full blocks are cached."""
     run.engine.add_request(list(ids), max_new_tokens=NUM_DECODES + 1)
     run.step()
     began = time.perf_counter()
@@ -99,7 +103,7 @@ def _engine(run: ModelRun, ids: Sequence[int]) -> float:
 
 
 def shuffled_run(instrumented: InstrumentedModel, context: int, **options: Any) -> ModelRun:
-    """A run whose free queue is shuffled, so that no two blocks of a request lie side by side but by chance."""
+    """A run with a shuffled free queue, so a request's blocks aren't adjacent in memory except by chance."""
     config = EngineConfig(num_blocks=context // 16 + 8, prefill_chunk=64)
     run = ModelRun(instrumented, None, config, measure_misses=False, **options)
     order = list(range(config.num_blocks))
@@ -110,7 +114,7 @@ def shuffled_run(instrumented: InstrumentedModel, context: int, **options: Any) 
 
 
 def measure_decode(model: PreTrainedModel, instrumented: InstrumentedModel, context: int) -> DecodeResult:
-    """Interleaved pairs at one context; then the overhead with capture off, and the bytes that a page gets."""
+    """Measure `NUM_PAIRS` interleaved pairs at one context, then the overhead and the bytes per step."""
     ids = torch.randint(100, 40_000, (1, context), generator=torch.Generator().manual_seed(context))
     run = shuffled_run(instrumented, context, keep_entries=True)
     _engine(run, ids[0].tolist())
@@ -138,7 +142,7 @@ def measure_decode(model: PreTrainedModel, instrumented: InstrumentedModel, cont
 
 
 def _overhead(run: ModelRun, ids: list[int]) -> float:
-    """Share of a decode step that is not the module's forward, capture off; median."""
+    """Median fraction of a decode step outside the model's forward pass, without capture."""
     run.capture = False
     after = run.log.head_seq
     _engine(run, ids)
@@ -149,7 +153,7 @@ def _overhead(run: ModelRun, ids: list[int]) -> float:
 
 
 def _step_bytes(run: ModelRun) -> int:
-    """Largest number of bytes of one decode step to a page with the default subscription: records and frame."""
+    """The largest number of bytes of one decode step that a default subscription receives: records and frame."""
     frames = set(run.frames.store.steps())
     largest, size, step = 0, 0, 0
     for line in run.log.encoded(-1, run.log.head_seq + 1):

@@ -1,4 +1,4 @@
-"""Memory of a long run: resident bytes once the budgets are full, and after many more steps."""
+"""Memory growth of a long run: resident bytes once all budgets are full, and after many more steps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kvviz.bench.decode import shuffled_run
 from kvviz.model.instrumented import InstrumentedModel
 
 GROWTH_STEPS = 5_000
-#: Records kept in the memory run: fewer than by default, so that the limit is reached.
+#: Limit of records in the log, below the default so that the run reaches it.
 GROWTH_RECORDS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryResult:
-    """Resident bytes once frames and events are full, and after more steps."""
+    """Resident bytes once frames and events fill their budgets, and `num_steps` steps later."""
 
     full_bytes: int
     later_bytes: int
@@ -30,7 +30,7 @@ class MemoryResult:
 
 
 def measure_memory(instrumented: InstrumentedModel, progress: Callable[[str], None]) -> MemoryResult:
-    """Fill the frame budget and the event limit at a long context, then decode `GROWTH_STEPS` more steps."""
+    """Fill the frame budget and the log at a long context, then decode `GROWTH_STEPS` more steps."""
     run = shuffled_run(instrumented, 1_024, max_records=GROWTH_RECORDS)
     ids = torch.randint(100, 40_000, (900,), generator=torch.Generator().manual_seed(1)).tolist()
     process = psutil.Process()

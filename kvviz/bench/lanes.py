@@ -1,4 +1,4 @@
-"""What lanes cost: a second lane, and decoding from fewer bits."""
+"""The cost of lanes: a second lane, and decoding from quantized entries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kvviz.model.instrumented import InstrumentedModel
 CONTEXT = 512
 NUM_STEPS = 12
 NUM_ROUNDS = 5
-#: Second lanes: one that reads as many bytes as the reference, and one that reads as many as query heads would.
+#: Second lanes: one reads as many bytes as the reference, the other stores K and V for every query head.
 SECOND = ("no-prefix", "mha")
-#: What is measured against the reference, in this order.
+#: Codecs that are compared with the reference.
 BITS = ("int8", "int4")
 
 
@@ -27,8 +27,8 @@ BITS = ("int8", "int4")
 class LanesResult:
     """Ratios at `context` tokens, medians over the rounds.
 
-    `two_lanes` [second lane]: steps of a comparison with that exact lane ÷ of the reference alone. `decode` [codec]:
-    time of a decode from fp32 ÷ of one from that codec, both in one comparison.
+    `two_lanes` maps a second, exact lane to the time of a comparison with it ÷ the time of the reference alone.
+    `decode` maps a codec to the time of a decode step from fp32 ÷ from that codec, within one comparison.
     """
 
     context: int
@@ -43,7 +43,7 @@ def measure_lanes(instrumented: InstrumentedModel) -> LanesResult:
     ratios: dict[str, list[float]] = {name: [] for name in SECOND}
     decodes: dict[str, list[float]] = {name: [] for name in BITS}
     for _ in range(NUM_ROUNDS):
-        for name in SECOND:  # the one lane beside each, for machines change their pace
+        for name in SECOND:  # measure one lane again each time, since speed drifts
             alone, _ = _run(instrumented, calibrated, ["gqa"], ids)
             both, _ = _run(instrumented, calibrated, ["gqa", name], ids)
             ratios[name].append(both / alone)
@@ -60,7 +60,7 @@ def _medians(values: dict[str, list[float]]) -> dict[str, float]:
 def _run(
     instrumented: InstrumentedModel, calibrated: CalibratedModel, specs: list[str], ids: list[int]
 ) -> tuple[float, list[float]]:
-    """Seconds of the decode steps, and each lane's median time of one in µs."""
+    """Seconds of all decode steps, and each lane's median decode step in µs."""
     comparison = Comparison(instrumented, None, EngineConfig(), parse_lanes(specs), calibrated=calibrated)
     comparison.add_tokens(ids, max_new_tokens=NUM_STEPS + 1)
     events = comparison.main.log

@@ -1,9 +1,9 @@
-"""What the page costs the browser while the model decodes, read from Chromium's own trace.
+"""The page's cost in the browser while the model decodes, from a Chromium trace.
 
-A server with the default model as fast as it goes; the page at 1440 × 900 plays at 4× from where the model was. Two
+The default model runs at full speed, and the page (1440 × 900) plays at 4× from the model's position. There are two
 scenes: the Cache lens at 2,048 tokens of context in a pool of 512 blocks, and the Pages lens with 16 requests in a pool
-of 1,024. Main-thread work of an animation frame is the sum of the tasks of the page's main thread between two frames,
-waiting for a core included. Needs the `test` extra (Playwright) and a Chromium.
+of 1,024. The work of an animation frame is the total time of the main thread's tasks between two frames, including time
+spent waiting for a core. Needs the `test` extra (Playwright) and Chromium.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHROMIUM_ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the model does and which lens shows it. There are more prompts than run at once: answers end."""
+    """A workload and the lens that shows it. It has more prompts than run at once, since requests finish."""
 
     lens: str
     config: dict[str, Any]
@@ -60,7 +60,10 @@ SCENES = (
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """Work per animation frame in ms (median and 95th percentile), share of late frames, and what was going on."""
+    """Main-thread work per animation frame in ms, and the fraction of frames later than `LATE_MS`.
+
+    `model_steps`: steps of the model during the measurement.
+    """
 
     lens: str
     num_frames: int
@@ -71,17 +74,20 @@ class PageResult:
 
 
 def find_chromium() -> str:
-    """Path of a Chromium or Chrome. Raises `KvvizError` when there is none."""
+    """The path of a Chromium or Chrome. Raises `KvvizError` if there is none."""
     for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path
     raise KvvizError(
-        "Measuring the page needs Chromium, and none was found; install it and try again.", code="no_browser"
+        "Measuring the page needs Chromium, which was not found; install it and try again.", code="no_browser"
     )
 
 
 def measure_page() -> list[PageResult]:
-    """Start a server and watch the page for some seconds while the model decodes, scene after scene."""
+    """Start a server and measure the page in each scene, for `SECONDS` seconds.
+
+    Raises `KvvizError` without Playwright or Chromium, or if the page doesn't draw.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -127,10 +133,12 @@ def _measure_scene(scene: Scene, url: str, browser: Any) -> PageResult:
 
 
 def _read(lens: str, events: list[dict[str, Any]], model_steps: int) -> PageResult:
-    """Frames of the renderer's main thread that fires animation frames, and the tasks between them."""
+    """Find the main thread that runs animation frames, and sum up its tasks between frames."""
     fired = [event for event in events if event.get("name") == "FireAnimationFrame"]
     if len(fired) < 10:
-        raise KvvizError("The page drew fewer than ten frames, so there is nothing to measure.", code="no_frames")
+        raise KvvizError(
+            "The page drew fewer than ten frames, too few to measure; check that Chromium works.", code="no_frames"
+        )
     thread = (fired[0]["pid"], fired[0]["tid"])
     starts = sorted(event["ts"] for event in fired if (event["pid"], event["tid"]) == thread)
     tasks = [
@@ -157,7 +165,7 @@ def _read(lens: str, events: list[dict[str, Any]], model_steps: int) -> PageResu
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """A kvviz server of its own; its address."""
+    """Run a kvviz server, and yield its URL."""
     command = [sys.executable, "-m", "kvviz", "serve", "--no-open"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -172,7 +180,7 @@ def _server() -> Iterator[str]:
 
 
 class _Session:
-    """The few commands of a websocket client that the measurement needs."""
+    """A minimal websocket client for the measurement."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -180,7 +188,7 @@ class _Session:
         self._next_id = 1
 
     def command(self, name: str, **fields: Any) -> None:
-        """Send a command and wait for its answer. Raises `KvvizError` when it is refused."""
+        """Send a command and wait for the reply. Raises `KvvizError` if it is rejected."""
         self._next_id += 1
         self.socket.send(json.dumps({"id": self._next_id, "command": name, **fields}))
         while True:

@@ -1,4 +1,4 @@
-"""Many requests at once: batches, prefix hits, and what scheduling and the pool cost, as ratios within one run."""
+"""Many requests at once: batching, prefix hits, and the cost of scheduler and pool, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ NUM_POOL_ROUNDS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ServingResult:
-    """Many requests at once, as ratios within this run; `pool_ops_per_s` of single blocks with events to a list."""
+    """Results with many requests.
+
+    - `batch_ratio`: tokens per second, batched ÷ one request after another.
+    - `hit_ratio`: time to first token, prefix hit ÷ miss.
+    - `scheduler_share`: fraction of a step spent on scheduling and blocks.
+    - `pool_ops_per_s`: operations on single blocks, with events appended to a list.
+    """
 
     batch_ratio: Spread
     hit_ratio: Spread
@@ -51,7 +57,7 @@ def _run(instrumented: InstrumentedModel, **options: Any) -> ModelRun:
 
 
 def _batch_ratio(instrumented: InstrumentedModel) -> Spread:
-    """Tokens per second of eight requests decoding together at 128 tokens each ÷ one after another, capture on."""
+    """Tokens per second of eight requests of 128 tokens, decoded together ÷ one after another, with capture."""
     prompts = _prompts(NUM_TOGETHER, 128)
     run = _run(instrumented, num_blocks=200, max_running=NUM_TOGETHER, token_budget=2_048)
     ratios: list[float] = []
@@ -64,7 +70,7 @@ def _batch_ratio(instrumented: InstrumentedModel) -> Spread:
 
 
 def _decode_s(run: ModelRun, prompts: Sequence[Sequence[int]]) -> float:
-    """Seconds of the decode steps of these requests, whose prompts are cached after the first time."""
+    """Seconds of all decode steps. After the first call, the prompts are cached."""
     for prompt in prompts:
         run.engine.add_request(prompt, max_new_tokens=NUM_DECODES + 1)
     run.step()
@@ -74,7 +80,7 @@ def _decode_s(run: ModelRun, prompts: Sequence[Sequence[int]]) -> float:
 
 
 def _hit_ratio(instrumented: InstrumentedModel) -> Spread:
-    """Time to first token of a prompt of 512 cached tokens and 16 new ones ÷ that of the same under a fresh salt."""
+    """Time to first token of 512 cached and 16 new tokens ÷ that of the same prompt with a new salt."""
     run = _run(instrumented, num_blocks=400, prefill_chunk=1_024)
     stem = _prompts(1, 512)[0]
     _first_token_s(run, stem, None)
@@ -93,7 +99,7 @@ def _first_token_s(run: ModelRun, prompt: Sequence[int], salt: str | None) -> fl
 
 
 def _scheduler_share(instrumented: InstrumentedModel) -> float:
-    """Share of a decode step that schedule, blocks and their events take with 16 requests; median."""
+    """Median fraction of a decode step that scheduling, blocks and their events take, with 16 requests."""
     run = _run(instrumented, num_blocks=200, max_running=16, token_budget=2_048)
     for prompt in _prompts(16, 64):
         run.engine.add_request(prompt, max_new_tokens=NUM_DECODES + 1)
@@ -111,7 +117,7 @@ def _scheduler_share(instrumented: InstrumentedModel) -> float:
 
 
 def _pool_ops_per_s() -> float:
-    """Allocate, touch and free of one block, each an operation, with events to a list, per second of processor time."""
+    """Operations per second of processor time: allocate, share and twice release one block, with events."""
     events: list[Event] = []
     pool = BlockPool(1_024, events.append)
     reason, released = AllocationReason(code="decode", num_tokens=1, num_blocks_held=0), ReleaseReason(code="finished")

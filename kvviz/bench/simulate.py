@@ -1,7 +1,7 @@
-"""Traces through caches, as ratios to a plain OrderedDict within one run.
+"""Trace simulation relative to a plain OrderedDict, within one run.
 
-Rounds are interleaved: a loop over an OrderedDict with the same look-ups, insertions and evictions, then one LRU run, a
-sweep of `NUM_CAPACITIES` capacities and the optimum, each from hashes on. Time is that of the thread's processor.
+Rounds are interleaved: a loop over an OrderedDict with the same lookups, insertions and evictions, then one LRU run, a
+sweep over `NUM_CAPACITIES` capacities and the optimum, each starting from hashes. Times are the thread's CPU time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kvviz.traces.trace import StoredTrace
 
 NUM_ROUNDS = 9
 NUM_CAPACITIES = 20
-#: Capacity of the single runs: one block of so many.
+#: Capacity of the single runs: one in this many distinct blocks.
 CAPACITY_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SimulateResult:
-    """Medians over the rounds: milliseconds of the plain loop, and each of the others ÷ that loop of its round."""
+    """Medians over the rounds: `plain_ms` of the plain loop, and the other times ÷ the plain loop's."""
 
     requests: int
     references: int
@@ -42,7 +42,7 @@ class SimulateResult:
 
 @dataclass(frozen=True, slots=True)
 class _Hashes:
-    """The bench's requests as they come from a file; each reading numbers their blocks anew."""
+    """The benchmark's requests, as read from a file. Each iteration numbers the blocks anew."""
 
     requests: Sequence[TraceRequest]
     block_size: int = BENCH.block_size
@@ -52,7 +52,7 @@ class _Hashes:
 
 
 def measure_simulate() -> SimulateResult:
-    """The rounds. Asserts that the plain loop and the LRU run agree."""
+    """Measure all rounds. Asserts that the plain loop and the LRU run agree."""
     trace = _Hashes(list(BENCH.requests()))
     chains = [request.hash_ids.tolist() for request in trace.requests]
     num_blocks = len({block for chain in chains for block in chain})
@@ -78,7 +78,7 @@ def measure_simulate() -> SimulateResult:
 
 
 def plain_lru(chains: Sequence[Sequence[int]], capacity: int) -> tuple[int, int]:
-    """Blocks hit and evictions of LRU by the rules of docs/traces.md, in the plainest way."""
+    """Hits and evictions of LRU, in blocks, by the rules of docs/traces.md in the simplest way."""
     cache: OrderedDict[int, None] = OrderedDict()
     num_hit = num_evicted = 0
     for chain in chains:

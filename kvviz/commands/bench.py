@@ -1,4 +1,4 @@
-"""`kvviz bench`: measures speed and prints the ratios."""
+"""`kvviz bench`: measures speed as ratios to a baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kvviz blocks`: a block workload without a model."""
+"""`kvviz blocks`: replays a block workload without a model."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kvviz.config import check_number
 if TYPE_CHECKING:
     from kvviz.calculator import Settings
 
-#: Below so many columns figures stand one below the other.
+#: On terminals with fewer columns, lists replace tables.
 NARROW = 66
 _GIB = 2**30
 
@@ -215,12 +215,12 @@ def _print_sizes(console: Console, title: str, rows: Iterable[tuple[str, int]]) 
 
 
 def binary(size: int) -> str:
-    """A size in GiB of 2³⁰ bytes; a small one in KiB or MiB."""
+    """A size in GiB (2³⁰ bytes), MiB, KiB or bytes."""
     return _in_units(size, 1024, ("bytes", "KiB", "MiB", "GiB"))
 
 
 def decimal(size: int) -> str:
-    """A size in GB of 10⁹ bytes; a small one in kB or MB."""
+    """A size in GB (10⁹ bytes), MB, kB or bytes."""
     return _in_units(size, 1000, ("bytes", "kB", "MB", "GB"))
 
 
@@ -236,7 +236,7 @@ def _print_capacity(console: Console, model: dict[str, Any], machine: dict[str, 
     found = model["capacity"]
     console.print()
     cards = f"{settings.gpus} × " if settings.gpus > 1 else ""
-    console.print(escape(f"On {cards}{machine['name']}, {settings.utilisation:.0%} of it used"), style="bold")
+    console.print(escape(f"On {cards}{machine['name']}, {settings.utilisation:.0%} of its memory used"), style="bold")
     rows = [
         ("usable", found["usable_bytes"]),
         (f"weights in {settings.weights_dtype}", found["weight_bytes"]),

@@ -1,4 +1,4 @@
-"""`kvviz compare`: the table of a comparison in the terminal."""
+"""`kvviz compare`: a comparison as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from kvviz.commands.terminal import LoadingLine
 from kvviz.config import EngineConfig, check_range
 from kvviz.errors import RequestError
 
-#: The default lanes.
 DEFAULT_LANES = ("gqa", "int8", "int4", "window=64")
 
 Figure = Callable[[dict[str, Any]], str]
@@ -38,7 +37,7 @@ def _number(name: str, spec: str) -> Figure:
     return lambda lane: "–" if lane[name] is None else format(lane[name], spec)
 
 
-#: What a row is called, and what stands in it.
+#: Titles and contents of the table's rows.
 ROWS: tuple[tuple[str, Figure], ...] = (
     ("bytes per token", _number("bytes_per_token", ",.0f")),
     ("bytes held", _number("held_bytes", ",")),
@@ -154,5 +153,5 @@ def print_table(figures: list[dict[str, Any]]) -> None:
 
 
 def _printable(text: str) -> str:
-    """The text without what would move the cursor or colour the terminal."""
+    """Replace control characters, which could move the cursor or change colors."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,4 +1,4 @@
-"""The model that a command names: by an id of the list, by its config in a file or on the hub, or by numbers."""
+"""Finds the model of a command: in the list, from a config file or a Hub model, or as a custom geometry."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEFAULT_MODEL = "smollm2-135m"
 def subject_of(
     model: str | None, config: str | None, numbers: Mapping[str, Any], num_parameters: int | None
 ) -> Subject:
-    """The model that was named: by an id of the list, by a config (file, `-`, id, hub id), or by typed numbers.
+    """The model of a command: a listed id, a config (file, `-` for standard input, listed id or Hub id), or numbers.
 
-    Raises `ConfigError` and `ModelError`.
+    Without any of these, `DEFAULT_MODEL`. Raises `ConfigError` or `ModelError`.
     """
     typed = {name: number for name, number in numbers.items() if number is not None}
     ways = [way for way in (model, config, typed or None) if way is not None]
@@ -54,7 +54,7 @@ def subject_of(
 def _is_path(path: Path) -> bool:
     try:
         return path.suffix == ".json" or path.is_absolute() or path.exists()
-    except (OSError, ValueError):  # such as a name that is too long
+    except (OSError, ValueError):  # for example, the name is too long
         return True
 
 
@@ -73,12 +73,12 @@ def _read(path: Path) -> bytes:
 
 
 def fetch_config(hub_id: str) -> bytes:
-    """The config of a model of the hub, from its cache or over the network. Raises `ModelError`."""
+    """The config of a model on the Hub, from the local cache or the network. Raises `ModelError`."""
     from huggingface_hub import hf_hub_download
 
     try:
         return Path(hf_hub_download(hub_id, "config.json")).read_bytes()
-    except Exception as error:  # of any library below
+    except Exception as error:  # from any of several libraries
         raise ModelError(
             f"Can't download the config of {shown(hub_id)} ({type(error).__name__}); check the id and the "
             "network, or pass the file with --config FILE.",

@@ -1,4 +1,4 @@
-"""`kvviz doctor`: looks at everything that the default path needs, and says what to do about what is missing."""
+"""`kvviz doctor`: checks everything that `kvviz` needs, and suggests fixes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kvviz.commands.serve import browser_name, has_screen
 from kvviz.errors import KvvizError
 from kvviz.version import __version__
 
-#: Bytes that the default model needs: on disk while it is converted, and in memory while it runs.
+#: Bytes that the default model needs: on disk during conversion, and in memory at run time.
 DISK_BYTES = 800_000_000
 MEMORY_BYTES = 2_500_000_000
-#: How long pip may take to say whether its index has the default weights.
+#: Timeout for asking pip's index for the default weights, in seconds.
 _INDEX_TIMEOUT_S = 30
 
 State = Literal["ok", "note", "problem"]
@@ -32,7 +32,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. A `problem` keeps the default path from working; `advice` says what to do about it."""
+    """The result of one check. A `problem` keeps `kvviz` from working; `advice` is the suggested fix."""
 
     subject: str
     state: State
@@ -134,7 +134,7 @@ def _model() -> Finding:
 
 
 def _ask_index() -> str:
-    """Why pip's index does not offer the default weights; empty when it does."""
+    """The reason why pip's index doesn't offer the default weights; empty if it does."""
     from kvviz.model.fetch import DEFAULT_WEIGHTS
 
     project, _, wanted = DEFAULT_WEIGHTS.requirement.partition("==")
@@ -211,7 +211,7 @@ def _converter() -> Finding:
 
 
 def _import(name: str, advice: str, *others: str) -> Finding:
-    """Whether packages can be imported, not only found."""
+    """Check that packages can be imported, not only found."""
     from importlib.metadata import version
 
     found = []

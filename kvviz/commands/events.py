@@ -1,4 +1,4 @@
-"""`kvviz events`: the events of a recording as lines of JSON."""
+"""`kvviz events`: the events of a recording, one JSON record per line."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def events(file: RecordingFile) -> None:
                 out.write(line + b"\n")
             out.flush()
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere, quietly
-            if not isinstance(error, BrokenPipeError):  # a reader such as `head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard the rest without another error
+            if not isinstance(error, BrokenPipeError):  # a reader such as `head` closed the pipe
                 raise RecordingError(
                     f"Can't write the events ({error.strerror}); write to a disk with free space.", code="no_file"
                 ) from error

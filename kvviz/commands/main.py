@@ -1,4 +1,4 @@
-"""The `kvviz` command: its options, its commands, and how it fails (a `KvvizError` is one sentence and exit code 2)."""
+"""The `kvviz` command: options, subcommands and errors. A `KvvizError` prints its message and exits with code 2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kvviz.commands.terminal import EXIT_INTERRUPTED, EXIT_USER_ERROR, print_err
 from kvviz.errors import KvvizError
 from kvviz.version import __version__
 
-#: In the order of `kvviz --help`.
+#: Commands in the order of `kvviz --help`.
 COMMANDS = (serve, replay, record, compare, events, blocks, calc, simulate, bench, doctor)
 #: Options of the command itself; anything else that isn't a command's name is passed to `serve`.
 _OWN_OPTIONS = ("--help", "-h", "--version", "--install-completion", "--show-completion")
@@ -57,17 +57,17 @@ def _options(
 
 
 def with_default_command(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `serve` in front when they begin with none of the commands."""
+    """The arguments, with `serve` inserted if there is no command."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OWN_OPTIONS):
         return ["serve", *arguments]
     return list(arguments)
 
 
 def main() -> None:
-    gc.set_threshold(50_000, 20, 50)  # imports make hundreds of thousands of objects that stay
+    gc.set_threshold(50_000, 20, 50)  # imports create hundreds of thousands of long-lived objects
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without a sign shows another, not a traceback
+            stream.reconfigure(errors="replace")  # characters missing from the encoding don't raise
     remember_interrupts()
     try:
         app(args=with_default_command(sys.argv[1:]), prog_name="kvviz")
@@ -80,7 +80,7 @@ def main() -> None:
         if error.errno != errno.ENOSPC:
             raise
         print_error("The disk is full; free some space, or write to another disk.")
-        os._exit(EXIT_USER_ERROR)  # what is still in the buffer cannot be written either
+        os._exit(EXIT_USER_ERROR)  # skip flushing the buffer, which would fail too
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Parameters that commands share, and how what was typed becomes a number."""
+"""Options that several commands share, and parsers for numbers."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ RecordingFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .kvviz re
 
 
 def check_output(path: Path) -> None:
-    """Raise `RecordingError` when `path` cannot be written."""
+    """Raise `RecordingError` if `path` can't be written."""
     writable = False
     try:
         writable = not path.is_dir() and os.access(path.absolute().parent, os.W_OK)
         if writable:
-            os.lstat(path.with_name(f".{path.name}.partial"))  # the name under which it is written first
+            os.lstat(path.with_name(f".{path.name}.partial"))  # the temporary name used while writing
     except FileNotFoundError:
         pass
-    except (OSError, ValueError):  # such as a name that is too long
+    except (OSError, ValueError):  # for example, the name is too long
         writable = False
     if not writable:
         raise RecordingError(f"Can't write {path}; choose a file in an existing, writable folder.", code="no_file")

@@ -1,4 +1,4 @@
-"""`kvviz record`: a prompt on the model, as a recording."""
+"""`kvviz record`: runs a prompt and writes a recording."""
 
 from __future__ import annotations
 

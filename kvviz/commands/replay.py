@@ -1,4 +1,4 @@
-"""`kvviz replay`: the page, with a recording and without a model."""
+"""`kvviz replay`: serves the page with a recording, without a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def replay(
 
 
 def _check_recording(path: Path) -> None:
-    """Raise `RecordingError` when `path` is visibly no recording, without reading all of it."""
+    """Raise `RecordingError` if `path` is obviously not a recording, without reading it all."""
     try:
         with zipfile.ZipFile(path) as archive:
             archive.getinfo("header.json")

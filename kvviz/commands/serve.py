@@ -1,4 +1,4 @@
-"""`kvviz serve`: the page, with a live model."""
+"""`kvviz serve`: serves the page with a live model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvviz.sources.loader import LoadStatus
     from kvviz.web.app import ServerConfig
 
-#: On so many cores or fewer a browser beside the model leaves none idle.
+#: With this many cores or fewer, a browser and the model keep all of them busy.
 FEW_CORES = 4
 
 
@@ -51,7 +51,7 @@ def has_screen() -> bool:
 
 
 def browser_name() -> str | None:
-    """The browser that opens a window on this machine's screen; None: there is no screen or no browser."""
+    """The browser that can open a window on this machine; None without a display or a browser."""
     import webbrowser
 
     if not has_screen():
@@ -63,10 +63,10 @@ def browser_name() -> str | None:
 
 
 def run_server(config: ServerConfig) -> None:
-    """Serve until interrupted, and show how far the model is."""
+    """Serve until interrupted, and show the model's loading progress."""
     if (os.cpu_count() or 1) <= FEW_CORES:
-        # A thread that waits for another must not burn the core that the browser needs: with both busy on two cores a
-        # step took 3-4 times as long without this. Alone it costs a third, so `record` and `bench` go without.
+        # Waiting threads must not spin on the core that the browser needs: on two cores, a step took 3-4 times as long
+        # without this. Without a browser it costs a third, so `record` and `bench` don't set it.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kvviz.web.app import serve_app
 

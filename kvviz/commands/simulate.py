@@ -1,4 +1,4 @@
-"""`kvviz simulate`: a trace through a cache, as a table or JSON in the terminal."""
+"""`kvviz simulate`: simulates a cache on a trace, with a table or JSON as the result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from kvviz.traces.trace import TraceFile
 
 MAX_PREFILL = 1e12
-#: No table is as wide.
+#: Wider than any table.
 MAX_WIDTH = 1_000
-#: Progress is shown each time this much of the file has been read.
+#: Bytes read between two updates of the progress bar.
 BYTES_PER_UPDATE = 2**16
 
 
 class Interrupt:
-    """Ctrl-C as a question: `came` is true after the first; a second one ends at once."""
+    """Turns the first Ctrl-C into a flag, `came`, that long work polls. The second one interrupts at once."""
 
     def __init__(self) -> None:
         self.came = False
@@ -157,7 +157,7 @@ def _counter(line: LoadingLine, path: Path) -> Callable[[int], None]:
 
     def show(num_bytes: int) -> None:
         nonlocal last
-        if abs(num_bytes - last) >= BYTES_PER_UPDATE:  # less when it is read again
+        if abs(num_bytes - last) >= BYTES_PER_UPDATE:  # smaller on a second pass
             last = num_bytes
             line.count("bytes of the trace read", num_bytes, max(size, num_bytes))
 
@@ -203,12 +203,12 @@ def _print(results: Sequence[Result], file: TraceFile, prefill: float) -> None:
         table.add_row(*row)
     if console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum <= console.width:
         console.print(table)
-    else:  # in lines, where a table would cut its figures
+    else:  # as lines, since a table would truncate its figures
         for row in rows:
             figures = zip(columns, row, strict=True)
             console.print(", ".join(f"{column} {figure}" for column, figure in figures), markup=False)
     if last.is_partial:
-        console.print(f"Interrupted: counts marked as partial are of the first {last.requests:,} requests.")
+        console.print(f"Interrupted: partial counts cover the first {last.requests:,} requests.")
 
 
 def _row(result: Result, prefill: float) -> tuple[str, ...]:

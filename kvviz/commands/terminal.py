@@ -1,4 +1,4 @@
-"""What the commands say on a terminal: errors in one red sentence, and how far loading is."""
+"""Terminal output shared by the commands: errors and progress."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _check_interrupt() -> None:
 
 
 def stderr() -> Console:
-    """The console on which progress and errors appear; results go to standard output."""
+    """The console for progress and errors. Results go to standard output."""
     return Console(stderr=True, highlight=False)
 
 
@@ -46,9 +46,9 @@ def print_error(sentence: str) -> None:
 
 
 class LoadingLine:
-    """A progress bar while a model is downloaded and loaded; without a terminal, one line per new message.
+    """A progress bar for downloading, loading and counting. Without a terminal, each new message is one line.
 
-    `update` is a `kvviz.model.fetch.Progress` and may be called from any thread.
+    `update` is a `kvviz.model.fetch.Progress` and can be called from any thread.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -67,7 +67,7 @@ class LoadingLine:
         self.close()
 
     def update(self, state: str, fraction: float | None, message: str) -> None:
-        """Show `message`, and `fraction` (0-1, None: unknown) as a bar."""
+        """Show `message` with a bar at `fraction` (0–1; None: unknown)."""
         _check_interrupt()
         if not self._console.is_terminal:
             if message and message != self._last:
@@ -78,14 +78,14 @@ class LoadingLine:
         self._show(message, fraction or 0.0, total)
 
     def count(self, what: str, done: int, total: int) -> None:
-        """Show how many of `total` are `done`, as a bar; nothing without a terminal."""
+        """Show progress as `done` of `total`. Does nothing without a terminal."""
         _check_interrupt()
         if self._console.is_terminal:
             self._show(f"{done:,} of {total:,} {what}", min(done, total), total, is_new=what != self._counted)
             self._counted = what
 
     def _show(self, message: str, done: float, total: float | None, *, is_new: bool = False) -> None:
-        """One state of the bar, drawn at the next of its ten frames a second, or at once when it `is_new`."""
+        """Update the bar, which redraws ten times a second, or at once if `is_new`."""
         if self._bar is None:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),

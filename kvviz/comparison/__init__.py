@@ -1,5 +1,4 @@
-"""Comparisons: the same model with several caches in lockstep, and the cost and harm of each.
+"""Comparisons: one model with several caches in lockstep, with the cost and quality of each.
 
-May import: config, engine, errors, events, log, messages, model.
-Libraries: torch, transformers.
+May import: config, engine, errors, events, log, messages, model. Libraries: torch, transformers.
 """

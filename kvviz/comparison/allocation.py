@@ -1,4 +1,4 @@
-"""Allocations: the same entries in another kind of memory, or in none."""
+"""Allocations: the same entries, allocated in another way or not cached at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvviz.model.choices import Choice, Option, Registry
 
 
 class Allocation(Choice):
-    """Changes settings of the engine and leaves what is stored alone. `growing`: the pool grows by concatenation."""
+    """Changes engine settings, but not the stored entries. `growing`: the pool grows by concatenation."""
 
     family = "allocation"
     exact = True
@@ -19,7 +19,7 @@ class Allocation(Choice):
     fixed: ClassVar[Mapping[str, bool]] = {}
 
     def settings(self, config: EngineConfig) -> Mapping[str, Any]:
-        """Fields that differ from `config`."""
+        """The settings that differ from `config`."""
         return self.fixed
 
 
@@ -28,7 +28,7 @@ ALLOCATIONS: Registry[Allocation] = Registry()
 
 @ALLOCATIONS.register
 class NoCache(Allocation):
-    """Nothing is kept between two steps."""
+    """Keeps nothing between steps."""
 
     name = "no-cache"
     title = "No cache"
@@ -38,7 +38,7 @@ class NoCache(Allocation):
 
 @ALLOCATIONS.register
 class Contiguous(Allocation):
-    """Reserves room for the longest possible text."""
+    """Reserves blocks for the longest possible answer on admission."""
 
     name = "contiguous"
     title = "Contiguous reservation"
@@ -48,7 +48,7 @@ class Contiguous(Allocation):
 
 @ALLOCATIONS.register
 class Concatenated(Allocation):
-    """Grows by one entry a token."""
+    """Grows by one entry per token."""
 
     name = "concat"
     title = "Growing by concatenation"
@@ -61,7 +61,7 @@ class Concatenated(Allocation):
 
 @ALLOCATIONS.register
 class NoPrefix(Allocation):
-    """No prefix cache."""
+    """Turns the prefix cache off."""
 
     name = "no-prefix"
     title = "Without a prefix cache"
@@ -71,7 +71,7 @@ class NoPrefix(Allocation):
 
 @ALLOCATIONS.register
 class SmallPool(Allocation):
-    """A pool that the next prompt overwrites."""
+    """Has so few blocks that the next prompt evicts cached prefixes."""
 
     name = "small"
     title = "A small pool"

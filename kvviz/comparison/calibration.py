@@ -1,4 +1,4 @@
-"""A model as codecs may look at it: its geometry, its rotation, and its entries for a text."""
+"""A model as codecs see it: its geometry, its rotation, and sample entries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kvviz.model.geometry import ModelGeometry
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.rotation import Rotation, check_rotation, find_rotation
 
-#: Tokens of the calibration text that are looked at.
+#: Maximum number of tokens from the calibration text.
 MAX_CALIBRATION_TOKENS = 512
-#: How far apart the two positions are at which a token's keys are compared.
+#: Distance of the two positions at which a token's keys are compared.
 NUM_CHECK_POSITIONS = 37
-#: Of many kinds, so that the directions found are not those of one.
+#: A mix of text types, so that the calibration doesn't fit only one of them.
 CALIBRATION_TEXT = """The harbour was quiet when the first boats came in, and only the gulls had anything to say.
 To make a simple bread, mix 500 grams of flour with water, salt and a little yeast, then let it rest overnight.
 def area(width, height): return width * height  # both in metres; print(area(3, 4)) gives 12.
@@ -33,7 +33,7 @@ Once upon a time a clockmaker built a clock that ran backwards, and the whole to
 
 
 class CalibratedModel:
-    """An observed model for the codecs of its lanes. What is computed is kept, since several lanes may ask for it."""
+    """An instrumented model for the codecs of its lanes. Results are cached, since several lanes may need them."""
 
     def __init__(self, instrumented: InstrumentedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
         self._instrumented = instrumented
@@ -50,6 +50,7 @@ class CalibratedModel:
         return next(self._instrumented.model.parameters()).dtype
 
     def rotation(self) -> Rotation:
+        """The model's rotary embedding. Raises `ModelError` if its keys don't rotate as expected."""
         if self._rotation is None:
             rotation = find_rotation(self._instrumented.model)
             layer = self.geometry.stored_layers[0].index
@@ -61,6 +62,7 @@ class CalibratedModel:
         return self._rotation
 
     def sample_entries(self) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Entries of the calibration text by layer: K and V [h, T, d], and positions [T]."""
         if self._entries is None:
             self._entries = self._run(self._token_ids(), 0)
         return self._entries
@@ -76,7 +78,7 @@ class CalibratedModel:
         return torch.randint(0, size, (count,), generator=torch.Generator().manual_seed(0)).tolist()
 
     def _run(self, token_ids: list[int], start: int) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """The entries of one pass over tokens that stand alone, from position `start` on."""
+        """Entries by layer for one pass over `token_ids` alone, starting at position `start`."""
         instrumented, count = self._instrumented, len(token_ids)
         config = EngineConfig(block_size=1, num_blocks=start + count)
         runner = ModelRunner(instrumented.door, instrumented.geometry, config, fingerprint=instrumented.fingerprint)

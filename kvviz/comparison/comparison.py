@@ -1,4 +1,4 @@
-"""A comparison: the same model with several caches, in lockstep on the text that the first of them writes."""
+"""A comparison: one model with several caches, in lockstep on the text that the first one generates."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.prompt import PromptRequest
 from kvviz.model.run import ModelRun
 
-#: Generated tokens between two error maps.
+#: Generated tokens between two measurements of entry errors.
 ERROR_INTERVAL = 8
 
 
 @dataclass(slots=True)
 class _Track:
-    """One request in one lane: `request_id` reads the reference's text, `branch_id` writes the lane's own from where
-    they part. `free_pieces` [position]: the text that the lane writes by itself.
+    """One request in one lane.
+
+    - `request_id`: the request that reads the reference's text.
+    - `branch_id`: a fork that generates the lane's own text from the first difference on.
+    - `free_pieces`: the lane's own text, as token id and piece by position.
     """
 
     request_id: int
@@ -69,14 +72,14 @@ class _Track:
 
 
 class _LaneRun:
-    """One lane's run, and what its events say of each request of the reference."""
+    """One lane's run, with measurements from its events for each request of the reference."""
 
     def __init__(self, run: ModelRun, lane: Lane) -> None:
         self.run = run
         self.lane = lane
-        self.tracks: dict[int, _Track] = {}  # by request of the reference
+        self.tracks: dict[int, _Track] = {}  # by the reference's request id
         self._by_request: dict[int, _Track] = {}
-        self.now: _Track | None = None  # whose steps these are
+        self.now: _Track | None = None  # the track whose steps are running
         self.window_size = lane.policy.window_size if lane.policy else None
         run.on_event = self._note
 
@@ -89,7 +92,7 @@ class _LaneRun:
         return any(track.is_writing for track in self.tracks.values())
 
     def read_on(self, track: _Track, token_id: int) -> bool:
-        """Let the lane come to the next position and take that token there; False when it cannot."""
+        """Step the lane to its next position, and force `token_id` there. False if the lane can't continue."""
         track.sampled = None
         self.run.runner.forced[track.request_id] = token_id
         self.now = track
@@ -104,7 +107,7 @@ class _LaneRun:
             self.run.step(only=(track.branch_id,))
 
     def part(self, track: _Track, position: int) -> None:
-        """The lane would go on differently from here: it does so in a branch, if the pool has room for both."""
+        """Fork the lane where its own token differs from the reference's, if the pool has enough blocks for both."""
         assert track.sampled is not None
         own = track.sampled.candidates[0]
         track.has_parted = True
@@ -121,7 +124,7 @@ class _LaneRun:
             return
         try:
             track.branch_id = engine.fork(track.request_id, position, own.token_id)
-        except RequestError:  # that was its last token
+        except RequestError:  # it was the last token
             track.branch_ended = True
             return
         self._by_request[track.branch_id] = track
@@ -174,11 +177,11 @@ class _LaneRun:
 
 
 class Comparison:
-    """Lanes in lockstep. Lane 0 is the reference: what it samples, every other lane reads, token by token.
+    """Lanes in lockstep. Lane 0 is the reference; the other lanes read the tokens that it samples.
 
-    `runs[i]` is the run of lane i with a log of its own; that of lane 0 also holds what was measured of all.
-    Where a lane would first have gone on differently, a branch of it writes the text that it makes by itself. Not
-    thread-safe, as `ModelRun`. Raises `ConfigError` or `ModelError` when a lane does not go with the model.
+    `runs[i]` is the run of lane i, with its own log. The log of lane 0 also has the measurements of all lanes. Where a
+    lane first samples another token, a fork continues with the lane's own text. Not thread-safe, like `ModelRun`.
+    Raises `ConfigError` or `ModelError` if a lane doesn't support the model.
     """
 
     def __init__(
@@ -239,16 +242,16 @@ class Comparison:
         ]
 
     def header(self, index: int = 0) -> dict[str, Any]:
-        """The header of a lane's log; that of lane 0 names all lanes."""
+        """The header of a lane's log. The header of lane 0 lists all lanes."""
         header = self.runs[index].header()
         lanes = self.describe()
         return {**header, "lanes": lanes} if index == 0 else {**header, "lane": lanes[index]}
 
     def add_prompt(self, asked: PromptRequest) -> int:
-        """Give a prompt to every lane; the reference's request id. `needle`: hide a word in it, which is asked for.
+        """Add a prompt to every lane; returns the reference's request id. `needle`: hide a word in a generated prompt.
 
-        The reference takes the most probable token, so that what differs is due to the caches and not to chance.
-        Raises `RequestError`; then no lane has it.
+        Only temperature 0 is allowed, so that differences come from the caches and not from sampling. Raises
+        `RequestError`; then no lane has the prompt.
         """
         if asked.num_samples > 1:
             raise RequestError(
@@ -293,7 +296,7 @@ class Comparison:
         return added[0]
 
     def cancel(self, request_id: int) -> None:
-        """End a request in all lanes, or what a lane still writes after the reference has ended."""
+        """Cancel a request in all lanes, or the forks that lanes still run after the reference has finished."""
         tracks = [(lane_run, self._track(lane_run, request_id)) for lane_run in self._lane_runs[1:]]
         still = [
             (lane_run.run.engine, own_id)
@@ -307,7 +310,7 @@ class Comparison:
             engine.cancel(own_id)
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
-        """Refuse: the lanes read one text."""
+        """Raise `RequestError`, since all lanes read the same text."""
         raise RequestError(
             "A comparison can't be forked, since all lanes read one text; start a run without lanes to fork.",
             code="lanes",
@@ -317,20 +320,20 @@ class Comparison:
         self.main.engine.reprioritise(request_id, priority)
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every cached prefix, in all lanes."""
+        """Discard all cached prefixes in all lanes; False if a block is in use."""
         reset = [run.engine.reset_prefix_cache() for run in self.runs]
         return all(reset)
 
     def snapshot(self) -> Callable[[str | Path], None]:
-        """What has happened up to now in all lanes, as something that writes itself to a file.
+        """The logs of all lanes up to now, as a function that writes them to a file.
 
-        Raises `RequestError` when a log is not whole.
+        Raises `RequestError` if a log is incomplete.
         """
         first, *others = [run.parts(self.header(index)) for index, run in enumerate(self.runs)]
         return lambda path: write_recording(Path(path), *first, lanes=others)
 
     def step(self) -> bool:
-        """One step of the reference, and all lanes up to where it stands; False when there is no work."""
+        """Run one step of the reference, and all lanes up to the same position; False without work."""
         if not self.has_work:
             return False
         if self.main.has_work:
@@ -361,7 +364,7 @@ class Comparison:
         return track
 
     def _compare(self, reference_id: int, sampled: TokenSampled) -> None:
-        """Let every lane read the token that the reference has just chosen, and note what each does there."""
+        """Let every lane read the token that the reference just sampled, and measure each lane."""
         wanted = self.main.runner.sampled[reference_id].double()
         for index, lane_run in enumerate(self._lane_runs):
             track = self._track(lane_run, reference_id)
@@ -371,7 +374,7 @@ class Comparison:
                 logits = lane_run.run.runner.sampled[track.request_id].double()
             else:
                 continue
-            if not logits.isfinite().all():  # the lane's format overflowed: nothing to measure
+            if not logits.isfinite().all():  # the lane's dtype overflowed: nothing to measure
                 continue
             assert track.sampled is not None
             own = track.sampled.candidates[0]
@@ -394,7 +397,7 @@ class Comparison:
         wanted: torch.Tensor,
         logits: torch.Tensor,
     ) -> None:
-        """What one lane did at one position; `wanted` and `logits` [vocabulary] are the reference's and its own."""
+        """Record a lane's measurement at one position. `wanted`, `logits` [vocabulary]: the reference's and its own."""
         run = self._lane_runs[index].run
         cache = run.runner.cache
         assert track.sampled is not None
@@ -429,7 +432,7 @@ class Comparison:
         track.forward_us = 0
 
     def _measure_errors(self, reference_id: int, position: int) -> None:
-        """Now and then, how far each lane's entries are from the reference's."""
+        """Every `ERROR_INTERVAL` tokens, measure the errors of each lane's entries."""
         history = self._find(self._reference, reference_id)
         if history is None or (position - history.num_prompt_tokens) % ERROR_INTERVAL:
             return

@@ -1,4 +1,4 @@
-"""How far the entries of one run are from those of another that has read the same tokens.
+"""Errors of a run's entries relative to a run that has read the same tokens.
 
 Dimension key: T tokens · h KV heads of the reference · d head dimension.
 """
@@ -16,9 +16,10 @@ Errors = tuple[tuple[float, ...], ...]
 
 
 def entry_errors(reference: ModelRun, one: Request, run: ModelRun, other: Request) -> tuple[Errors, Errors] | None:
-    """‖other - one‖ / ‖one‖ of K and of V, [layer][head of the reference], over the entries that both still have.
+    """‖other - one‖ / ‖one‖ of K and of V, as [layer][KV head of the reference].
 
-    0.0 where a layer stores nothing or no entry of it is left; None when there is no position that both hold.
+    Covers positions that both requests still hold. 0.0 for a layer without stored or remaining entries; None if the
+    requests have no position in common.
     """
     length = min(one.num_computed, other.num_computed)
     slots = [
@@ -57,7 +58,7 @@ def _holds(request: Request, position: int) -> bool:
 
 
 def _as_many(entries: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """[T, any, d] with the reference's heads: one stands for all, repeated ones are taken once."""
+    """[T, any, d] as [T, h, d]: a single head is expanded, repeated heads are reduced to one each."""
     if entries.shape[1] == 1:
         return entries.expand(-1, num_heads, -1)
     return entries[:, :: entries.shape[1] // num_heads]

@@ -1,4 +1,4 @@
-"""The figures of a comparison, from its `lane_measured` events alone; `static/js/core/lane-figures.js` has the same."""
+"""The figures of a comparison, from its `lane_measured` events. `static/js/core/lane-figures.js` computes the same."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def lane_figures(header: Mapping[str, Any], records: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """For each lane of a header what was measured for the latest request, see docs/compare.md.
+    """The figures of each lane in a header, for the latest request; see docs/compare.md.
 
-    `records`: `[seq, t_us, event]` with the event as JSON. A lane that measured nothing has None for every figure.
+    `records`: `[seq, t_us, event]`, with the event as JSON. All figures of a lane without measurements are None.
     """
     events = [event for _, _, event in records if event["type"] in ("lane_measured", "needle_sought")]
     latest = max((event["request_id"] for event in events), default=None)
@@ -49,7 +49,7 @@ def _figures(measured: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _perplexity(nlls: list[float]) -> float | None:
-    """exp of the mean; None of nothing, and where it is beyond what a float holds."""
+    """exp of the mean; None for an empty list or on overflow."""
     try:
         return math.exp(statistics.fmean(nlls)) if nlls else None
     except OverflowError:

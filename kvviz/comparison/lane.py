@@ -1,4 +1,4 @@
-"""A lane: one way to keep the cache, written as `int4,recent=16` or `mqa+window=64`."""
+"""A lane: one cache variant, such as `int4,recent=16` or `mqa+window=64`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kvviz.model.forgetting import POLICIES, ForgettingPolicy
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
 from kvviz.model.storage import Storage
 
-#: Lanes that may be asked for; the reference is added when it is not among them.
+#: Maximum number of lanes, including the reference.
 MAX_LANES = 4
 MAX_SPEC_LENGTH = 120
-#: The lane that all others are compared with: the cache as the model has it.
+#: The lane that all others are compared with: the model's own cache.
 REFERENCE = "gqa"
 
 _REGISTRIES = (CODECS, POLICIES, ALLOCATIONS)
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"-?[0-9]+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The choices of a lane: at most one codec and one policy, any number of allocations."""
+    """The parts of a lane: at most one codec and one policy, and any number of allocations."""
 
     spec: str
     parts: tuple[Choice, ...]
@@ -52,7 +52,7 @@ class Lane:
         return [part.name for part in self.parts] == [REFERENCE]
 
     def config(self, config: EngineConfig) -> EngineConfig:
-        """The engine's configuration for this lane. Raises `ConfigError`."""
+        """The engine's config for this lane. Raises `ConfigError` if allocations conflict."""
         settings: dict[str, Any] = {}
         for allocation in self.allocations:
             for name, value in allocation.settings(config).items():
@@ -62,15 +62,15 @@ class Lane:
                         setting=name,
                     )
         if self.policy is not None and self.policy.window_size is None:
-            settings["prefix_cache"] = False  # what a hit was attended to in another request is not known
+            settings["prefix_cache"] = False  # a hit's attention in earlier requests is unknown
             if self.policy.whole_prompt:
                 settings["chunked_prefill"] = False
         return replace(config, **settings)
 
     def storage(self, model: Calibrated, block_size: int) -> tuple[Storage, ModelGeometry]:
-        """How the runner keeps entries, and the geometry of what attention reads then.
+        """How the runner stores entries, and the geometry that attention then reads.
 
-        Raises `ConfigError` or `ModelError` when the lane and the model do not go together.
+        Raises `ConfigError` or `ModelError` if the lane doesn't support the model.
         """
         codec, policy = self.codec, self.policy
         growing = any(allocation.growing for allocation in self.allocations)
@@ -96,7 +96,7 @@ class Lane:
         return storage, geometry
 
     def describe(self) -> dict[str, Any]:
-        """The lane in a header, less what is measured."""
+        """The lane in a header, without measurements."""
         return {
             "name": self.spec,
             "spec": self.spec,
@@ -113,8 +113,8 @@ def lane_choices() -> list[dict[str, Any]]:
 
 
 def parse_lanes(specs: Sequence[str]) -> tuple[Lane, ...]:
-    """The lanes of a comparison, the reference first; it is added if `specs` lacks it. Raises `ConfigError`."""
-    if not 1 <= len(specs) <= 2 * MAX_LANES:  # many too many are not read at all
+    """The lanes of a comparison, the reference first. It is added if `specs` lacks it. Raises `ConfigError`."""
+    if not 1 <= len(specs) <= 2 * MAX_LANES:  # don't parse far too many
         raise _wrong_number(len(specs))
     lanes = [parse_lane(spec) for spec in specs]
     names = [lane.spec for lane in lanes]
@@ -138,9 +138,9 @@ def _wrong_number(num_lanes: int) -> ConfigError:
 
 
 def parse_lane(spec: str) -> Lane:
-    """The lane that a text such as `int8`, `window=64`, `sinks=64,start=4` or `int4+no-prefix` names.
+    """Parse a lane such as `int8`, `window=64`, `sinks=64,start=4` or `int4+no-prefix`.
 
-    Raises `ConfigError` in one sentence.
+    Raises `ConfigError`.
     """
     if not isinstance(spec, str) or not spec.strip() or len(spec) > MAX_SPEC_LENGTH:
         raise ConfigError(f"A lane must be short text such as int8 or window=64 (got {shown(spec)}).", setting="lanes")
@@ -184,7 +184,7 @@ def _parse_part(text: str) -> Choice:
 
 
 def _as_decoded(geometry: ModelGeometry, codec: Codec, block_size: int) -> ModelGeometry:
-    """The geometry of what a codec gives back, found by asking it."""
+    """The geometry of a codec's decoded entries, measured on zeros."""
     import torch
 
     def decoded(layer: LayerGeometry) -> LayerGeometry:
@@ -201,7 +201,7 @@ def _as_decoded(geometry: ModelGeometry, codec: Codec, block_size: int) -> Model
 
 
 def _windowed(geometry: ModelGeometry, window: int) -> ModelGeometry:
-    """The geometry when no layer sees more than `window` tokens."""
+    """The geometry with every layer limited to a window of `window` tokens."""
     layers = (replace(layer, kind="sliding", window=min(layer.window or window, window)) for layer in geometry.layers)
     return replace(geometry, layers=tuple(layers))
 

@@ -1,4 +1,4 @@
-"""The needle test: a word is hidden among sentences that have nothing to do with it, and asked for at the end."""
+"""The needle test: a word is hidden among unrelated sentences, and the prompt asks for it at the end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HAY = (
     "In autumn the fields smell of smoke and apples.",
     "The ferry is small, and carries only two cars.",
 )
-#: How many sentences stand before the word.
+#: Number of sentences before the word.
 NUM_BEFORE = 3
 
 
 def hide_needle(seed: int) -> tuple[str, str]:
-    """A word, and a prompt of about 170 tokens that hides it and asks for it. The same seed gives the same."""
+    """A word, and a prompt of about 170 tokens that hides it and asks for it. Deterministic per seed."""
     generator = random.Random(seed)
     word = generator.choice(WORDS)
     hay = generator.sample(HAY, len(HAY))

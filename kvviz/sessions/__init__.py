@@ -1,5 +1,4 @@
-"""Sessions: which logs can be watched, who watches them, when they end, and how many there may be.
+"""Sessions: logs that clients can watch, with their lifetimes and limits.
 
-May import: errors, sources.
-Libraries: asyncio.
+May import: errors, sources. Libraries: asyncio.
 """

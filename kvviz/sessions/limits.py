@@ -1,4 +1,4 @@
-"""Every limit of a server, in one frozen config."""
+"""All limits of a server, in one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Every limit of a server, by name. Sizes are bytes, times seconds.
+    """All limits of a server. Sizes are in bytes, times in seconds.
 
-    A live session without clients is closed after `idle_s` (the default one is only paused). After `replaceable_s` it
-    can be replaced by a new one. `beat_s` is the longest silence on a websocket. A page that misses more than
-    `leap_records` records fetches them over HTTP, at most `fetch_records` at a time.
+    - `idle_s`: a live session without clients is closed after this time; the default session is only paused.
+    - `replaceable_s`: a live session without clients can be replaced by a new one after this time.
+    - `beat_s`: the longest silence on a websocket.
+    - `leap_records`: a page that misses more records than this fetches them over HTTP, at most `fetch_records` at a
+      time.
     """
 
     max_live_sessions: int = 3

@@ -1,4 +1,4 @@
-"""Sessions: which logs can be watched, who watches them, when they end, and how many there may be."""
+"""All sessions of a server: opening, sharing, replacing and closing them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from kvviz.sources.run_settings import RunSettings
 from kvviz.sources.source import PlayState
 from kvviz.sources.turns import Turns
 
-#: Id of the live session that all tabs of `/` share.
+#: Id of the live session that all pages at `/` share.
 LIVE_ID = "live"
-#: What follows the dot in the id of a lane; each lane has one id.
+#: The lane number after the dot in a lane's id.
 _LANE_NUMBER = re.compile(r"[1-9][0-9]?\Z")
 
 
 class Sessions:
-    """All sessions of a server. Everything but the constructor runs on one event loop.
+    """All sessions of a server. Everything except the constructor runs on one event loop.
 
-    With `load`, a model is loaded in the background, and the default session is the first recording until the live one
-    is ready. `first_prompt` is already waiting in every new live session, so that its first step is a prefill.
+    `load` loads a model in the background. The default session is the first recording until the live one is ready.
+    `first_prompt` waits in every new live session, so its first step is a prefill.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Sessions:
         self.library.close()
 
     def status(self, session: Session | None) -> dict[str, Any]:
-        """The `status` message for clients of `session`, or for a client without a session."""
+        """The `status` message for clients of `session`, or for a client without one."""
         return {
             "type": "status",
             "play": (session.source.play if session else PlayState()).as_json(),
@@ -84,7 +84,7 @@ class Sessions:
         }
 
     async def find(self, session_id: str | None) -> Session | None:
-        """The session of that id, opened when it is a recording; None: the default one.
+        """The session with that id, opening a recording if necessary; the default session for None.
 
         The answer None: wait, the model is loading (and, for the default session, there is no recording). Raises
         `MissingError` when the id is not known and `RequestError` when the limit is reached.
@@ -110,7 +110,7 @@ class Sessions:
         return await self._open_recording(entry)
 
     async def _find_lane(self, session_id: str, whole_id: str, index: int) -> Session | None:
-        """A lane of the comparison that a session runs, as a session of its own."""
+        """One lane of a session's comparison, as a session."""
         whole = await self.find(whole_id)
         if whole is None:
             return None
@@ -126,7 +126,7 @@ class Sessions:
 
     @property
     def arrival(self) -> asyncio.Event:
-        """Set when the model's status has changed next, and so perhaps what `find` answers."""
+        """Set at the next change of the model's status, when `find` may return something else."""
         return self._arrival
 
     async def list_recordings(self) -> list[dict[str, Any]]:
@@ -233,7 +233,7 @@ class Sessions:
         return sum(one.num_clients for one in (session, *self._lanes_of(session)))
 
     def _unwatched_since_s(self, session: Session) -> float:
-        """When the last client left it and its lanes."""
+        """The time at which the last client left the session and its lanes."""
         return max(one.unwatched_since_s for one in (session, *self._lanes_of(session)))
 
     async def end(self, session: Session) -> None:
@@ -245,7 +245,7 @@ class Sessions:
     def _open_live(self, run_factory: RunFactory) -> LiveSource:
         source = LiveSource(run_factory, self._turns, RunSettings())
         if self._first_prompt:
-            with contextlib.suppress(KvvizError):  # without a tokenizer, say, the log begins empty
+            with contextlib.suppress(KvvizError):  # for example, without a tokenizer: the log starts empty
                 source.execute(self._first_prompt).result()
         return source
 

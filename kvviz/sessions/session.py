@@ -1,4 +1,4 @@
-"""A session: one source of events with the clients that watch it."""
+"""A session: one source with its clients."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kvviz.sources.source import Run, Source
 
 T = TypeVar("T")
 
-#: How many values a session keeps for clients that are about to want the same.
+#: Number of values cached for clients that request the same soon.
 NUM_RECENT = 16
 
 
 class Recent(Generic[T]):
-    """The last few values by key."""
+    """The most recent values, by key."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[Any, ...], T] = {}
@@ -34,9 +34,9 @@ class Recent(Generic[T]):
 
 
 class Session:
-    """One source with the clients that watch it.
+    """One source with its clients.
 
-    `batches` is where clients share what has been encoded for one of them.
+    `batches` caches encoded messages that clients share.
     """
 
     def __init__(self, session_id: str, source: Source, loop: asyncio.AbstractEventLoop) -> None:
@@ -57,7 +57,7 @@ class Session:
         return len(self._watchers)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` on the event loop whenever something is new; the answer ends it."""
+        """Call `wake` on the event loop after each change. Returns a function that ends this."""
         key = object()
         self._watchers[key] = wake
         self.wake_all()
@@ -73,7 +73,7 @@ class Session:
         self._followers.append(notify)
 
     def notify(self) -> None:
-        """Something is new: wake the clients. From any thread; many calls make one wake."""
+        """Wake the clients after a change. Thread-safe; several calls cause a single wake."""
         for follower in self._followers:
             follower()
         if not self._wake_is_due:
@@ -96,13 +96,13 @@ class Session:
         self.unwatched_since_s = time.monotonic()
 
     async def file(self, spare: Path) -> Path:
-        """A recording of the session: the file that it plays, or one written to `spare`."""
+        """A recording of the session: the file that it plays, or a new one written to `spare`."""
         return await asyncio.wrap_future(self.source.save(spare))
 
     async def step_pack(self, run: Run, step: int, layer: int, columns: int, request_id: int | None = None) -> bytes:
-        """The pack that is pushed after a step, made once for all clients that want the same.
+        """The pack to push after a step, created once for all clients with the same subscription.
 
-        It is of `request_id` when that took part in the step, else of the first in its batch.
+        It is for `request_id` if that request took part in the step, else for the first request of the batch.
         """
         key = (run.log.log_id, step, layer, columns, request_id)
         pack = self._packs.get(key)

@@ -1,7 +1,4 @@
-"""What a page may ask of a session: a small closed union, checked before anything is done.
-
-The table of docs/wire.md is this module in prose. `parse_command` is the only way in.
-"""
+"""The commands of a page, validated before they are executed. docs/wire.md has the same table in prose."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ MIN_RATE = 0.1
 MAX_RATE = 64.0
 MAX_COLUMNS = 512
 MAX_SALT_LENGTH = 256
-#: Requests that a new log can begin with.
+#: Maximum number of requests at the start of a new log.
 MAX_FIRST_REQUESTS = 64
 
 
@@ -45,18 +42,18 @@ class NewRequest(Checked):
     needle: bool = False
 
     def asked(self) -> PromptRequest:
-        """The same without what belongs to the command."""
+        """The prompt request, without the fields of the command."""
         return PromptRequest(**self.model_dump(include=set(NewRequest.model_fields)))
 
 
 class AddRequest(_Command, NewRequest):
-    """Put a prompt in the waiting line."""
+    """Add a prompt to the waiting queue."""
 
     command: Literal["add_request"]
 
 
 class Start(_Command):
-    """Begin a new log with these settings and requests; when one of them is refused, the log before it goes on."""
+    """Start a new log with these settings and requests. If one of them is rejected, the current log continues."""
 
     command: Literal["start"]
     config: RunSettings = RunSettings()
@@ -64,7 +61,7 @@ class Start(_Command):
 
 
 class Fork(_Command):
-    """Branch off a request before `position`, with `token_id` there or, when it is null, with a token of its own."""
+    """Fork a request at `position`, with `token_id` there; None: the fork samples its own token."""
 
     command: Literal["fork"]
     request_id: int = Field(ge=0, le=MAX_ID)
@@ -74,7 +71,7 @@ class Fork(_Command):
 
 
 class SetPriority(_Command):
-    """Give an unfinished request another priority; smaller goes first."""
+    """Change the priority of an unfinished request. Lower numbers go first."""
 
     command: Literal["set_priority"]
     request_id: int = Field(ge=0, le=MAX_ID)
@@ -82,53 +79,53 @@ class SetPriority(_Command):
 
 
 class PlayScenario(_Command):
-    """Begin a new log and play a named scenario on it."""
+    """Start a new log and play a named scenario in it."""
 
     command: Literal["scenario"]
     name: str = Field(max_length=64)
 
 
 class Step(_Command):
-    """Run `count` steps, fewer when the work ends before."""
+    """Run `count` steps, or fewer if the work ends."""
 
     command: Literal["step"]
     count: int = Field(default=1, ge=1, le=MAX_STEPS)
 
 
 class Play(_Command):
-    """Run steps at the session's rate until the work ends."""
+    """Run steps at the session's rate until no work is left."""
 
     command: Literal["play"]
 
 
 class Pause(_Command):
-    """Run no more steps, not even those that were asked for."""
+    """Stop running steps, including ones already requested."""
 
     command: Literal["pause"]
 
 
 class SetRate(_Command):
-    """Steps per second while playing; None: as fast as it can."""
+    """Set the steps per second while playing; None: as fast as possible."""
 
     command: Literal["set_rate"]
     steps_per_second: float | None = Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)
 
 
 class Cancel(_Command):
-    """End a request now."""
+    """Cancel a request."""
 
     command: Literal["cancel"]
     request_id: int = Field(ge=0, le=MAX_ID)
 
 
 class ResetPrefixCache(_Command):
-    """Forget every cached prefix, which works while no block is in use."""
+    """Discard all cached prefixes. Works only while no block is in use."""
 
     command: Literal["reset_prefix_cache"]
 
 
 class Subscribe(_Command):
-    """Choose what is pushed to this page after each step; `request` None: the first of the step's batch."""
+    """Choose what to send to this page after each step. `request` None: the first request of the step's batch."""
 
     command: Literal["subscribe"]
     request: int | None = Field(default=None, ge=0, le=MAX_ID)
@@ -144,16 +141,17 @@ Command: TypeAlias = EngineCommand | Subscribe
 
 _adapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
 
-#: The names of all commands, in the order of the documentation.
+#: The names of all commands, in the order of docs/wire.md.
 COMMAND_NAMES: tuple[str, ...] = tuple(
     model.model_fields["command"].annotation.__args__[0] for model in (*get_args(EngineCommand), Subscribe)
 )
 
 
 def parse_command(data: Any) -> Command:
-    """The command that a JSON value describes.
+    """The command in a JSON value.
 
-    Raises `RequestError` with code `bad_command` or `unknown_command` and one sentence naming the first field at fault.
+    Raises `RequestError` with code `bad_command` or `unknown_command`, and a message that names the first invalid
+    field.
     """
     if not isinstance(data, dict):
         raise RequestError(
@@ -178,7 +176,7 @@ def parse_command(data: Any) -> Command:
 
 
 def command_id(data: Any) -> int | None:
-    """The id under which a reply can be matched, also when the rest of the command is wrong."""
+    """The id for matching the reply, even if the rest of the command is invalid."""
     value = data.get("id") if isinstance(data, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID else None
 

@@ -1,4 +1,4 @@
-"""One lane of a comparison as a source of its own: its log and frames; commands go to the whole comparison."""
+"""One lane of a comparison as a source: its own log and frames, while commands go to the whole comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LaneLog:
-    """The run of one lane, and how many of its steps are complete."""
+    """The run of one lane, and the number of its completed steps."""
 
     run: Run
     num_steps: Callable[[], int] = lambda: 0
@@ -31,7 +31,7 @@ class HasLanes(Source, Protocol):
 
 
 class LaneSource:
-    """Lane `index` (from 1) of whatever comparison `whole` runs. While it runs none, the log is that of `whole`."""
+    """Lane `index` (from 1) of the comparison that `whole` runs; without a comparison, the log of `whole`."""
 
     def __init__(self, whole: HasLanes, index: int) -> None:
         self.on_change: Callable[[], None] = lambda: None
@@ -81,7 +81,7 @@ class LaneSource:
         return self._whole.between_steps(work)
 
     def save(self, spare: Path) -> Future[Path]:
-        """Refuse: lanes are saved together."""
+        """Raise `RequestError` in the future, since lanes are saved together."""
         refused: Future[Path] = Future()
         refused.set_exception(RequestError("A lane can't be saved on its own; save the whole comparison.", code="lane"))
         return refused

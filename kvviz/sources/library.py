@@ -1,4 +1,4 @@
-"""The recordings that a server offers: the shipped ones, the one to replay, and what people have uploaded."""
+"""The recordings of a server: included ones, the one to replay, and uploads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIX = ".kvviz"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recording on offer. `recording_id` is also the id of the session that plays it."""
+    """One recording. `recording_id` is also the id of the session that plays it."""
 
     recording_id: str
     path: Path
@@ -28,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a list of recordings says about one."""
+    """Title, steps and size of a recording, for lists."""
 
     title: str
     num_steps: int
@@ -40,7 +40,7 @@ class Summary:
 
 
 class Library:
-    """Recordings by id, in the order in which they are offered. Uploads live in a temporary directory until `close`."""
+    """Recordings by id, in display order. Uploads are in a temporary directory until `close`."""
 
     def __init__(self, directory: Path | None, replay: Path | None = None) -> None:
         paths = [replay] if replay else []
@@ -62,7 +62,7 @@ class Library:
         return self._entries.get(recording_id)
 
     def summary(self, entry: Entry) -> Summary:
-        """Title and size, read from the file once. Raises `RecordingError` when it cannot be read."""
+        """Title and size, read from the file once. Raises `RecordingError` if the file can't be read."""
         known = self._summaries.get(entry.recording_id)
         if known is None:
             with contextlib.closing(Recording.open(entry.path)) as recording:
@@ -92,7 +92,10 @@ class Library:
         with self._lock:
             entry = self._entries.get(recording_id)
             if entry is None or not entry.uploaded:
-                raise MissingError(f"Uploaded recording {recording_id!r} doesn't exist.", code="no_such_recording")
+                raise MissingError(
+                    f"Uploaded recording {recording_id!r} doesn't exist; choose one from the list.",
+                    code="no_such_recording",
+                )
             del self._entries[recording_id]
         self._summaries.pop(recording_id, None)
         entry.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A live engine as a source: one worker thread owns it, and everything that happens to it happens there."""
+"""A live engine as a source. One worker thread owns the engine and does everything with it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ T = TypeVar("T")
 
 
 class LiveSource:
-    """Runs a `LiveModel` on demand, in a thread of its own that is never the event loop's.
+    """Runs a `LiveModel` on demand, in its own thread, never on the event loop.
 
-    Commands that change the log (`add_request`, `step`, `reset_prefix_cache`, `start`) are carried out in the order in
-    which they came, each `step` to its end. `pause` and `start` cut short the steps that are still owed; `cancel` and
-    reads of the pool come between two steps. `turns` is shared by all sessions of the same weights. Playing ends by
-    itself when a step leaves no work.
+    Commands that change the log (`add_request`, `fork`, `step`, `reset_prefix_cache`, `start`) run in order, each
+    `step` to completion. `pause` and `start` drop steps that are still pending. `cancel`, `set_priority` and reads of
+    the pool run between two steps. All sessions with the same weights share `turns`. Playing ends when no work is left.
     """
 
     kind: Literal["live", "recording"] = "live"
@@ -85,11 +84,11 @@ class LiveSource:
 
     @property
     def model(self) -> LiveModel:
-        """The present model session, to be touched in `between_steps` only."""
+        """The current model. Use it in `between_steps` only."""
         return self._model
 
     def execute(self, command: EngineCommand) -> Future[Any]:
-        """Carry out a command; see the class for the order. The future raises `KvvizError` when it cannot be done."""
+        """Execute a command, in the order described above. The future raises `KvvizError` if it fails."""
         match command:
             case Step(count=count):
                 num_cuts = self._num_cuts
@@ -133,7 +132,7 @@ class LiveSource:
         return self._reader.submit(write)
 
     def close(self) -> None:
-        """Stop after the step that is being made, and refuse what still waits."""
+        """Stop after the current step, and reject pending work."""
         if not self._worker.closed:
             self._worker.close()
             self._reader.shutdown(cancel_futures=True)
@@ -158,7 +157,7 @@ class LiveSource:
         new = self._run_factory(settings, scenario)
         request_ids = [new.add_prompt(request.asked()) for request in requests]
         self._begin(new)
-        gc.collect()  # a pool and frames are hundreds of megabytes, and hang together in circles
+        gc.collect()  # the old pool and frames are hundreds of megabytes, in reference cycles
         self.on_change()
         return {"log_id": self._run.log.log_id, "request_ids": request_ids}
 
@@ -192,7 +191,7 @@ class LiveSource:
             self._note_work()
 
     def _play_on(self) -> float | None:
-        """One step when playing and due; answers in how many seconds the next is."""
+        """Run one step if playing and due. Returns the seconds until the next one; None: not playing."""
         play = self._play
         if not play.playing or not self._player.has_work:
             return None
@@ -209,7 +208,7 @@ class LiveSource:
         return 0
 
     def _note_work(self) -> None:
-        """Update the play state; playing ends when no work is left."""
+        """Update the play state. Playing ends when no work is left."""
         idle = not self._player.has_work
         self._set_play(lambda play: replace(play, idle=idle, playing=play.playing and not idle))
 

@@ -1,4 +1,4 @@
-"""What a live source needs of a model: an engine with its log and frames, driven from one thread."""
+"""The interface of a live source to its model: an engine with a log and frames, used from one thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvviz.sources.source import LogView
 
 
 class Player(Protocol):
-    """What is stepped: a model, or the script that plays it."""
+    """Anything that runs in steps: a model, or a script that controls one."""
 
     @property
     def has_work(self) -> bool: ...
@@ -23,7 +23,7 @@ class Player(Protocol):
 
 
 class LaneRun(Protocol):
-    """The log and frames of one lane; `num_settled` of its steps are over, frames included."""
+    """The log and frames of one lane. The first `num_settled` steps are complete, including their frames."""
 
     @property
     def log(self) -> LogView: ...
@@ -36,9 +36,9 @@ class LaneRun(Protocol):
 
 
 class LiveModel(Player, Protocol):
-    """A `kvviz.model.run.ModelRun` or a `kvviz.comparison.comparison.Comparison`, whose `runs` are its lanes.
+    """A `kvviz.model.run.ModelRun`, or a `kvviz.comparison.comparison.Comparison`, whose `runs` are its lanes.
 
-    Used from one thread, but for logs and those frames that have been captured.
+    Used from one thread, except for logs and captured frames.
     """
 
     @property
@@ -49,7 +49,7 @@ class LiveModel(Player, Protocol):
 
     @property
     def live_header(self) -> Mapping[str, Any]:
-        """Fields of the header that a recording does without."""
+        """Header fields that recordings don't have."""
 
     @property
     def num_steps(self) -> int: ...
@@ -58,24 +58,24 @@ class LiveModel(Player, Protocol):
         """The header of a lane's log, see docs/wire.md."""
 
     def add_prompt(self, asked: PromptRequest) -> int:
-        """Put a prompt in the waiting line; the answer is its request id."""
+        """Add a prompt to the waiting queue; returns its request id."""
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
-        """Branch off a request; the answer is the branch's id."""
+        """Fork a request; returns the fork's id."""
 
     def set_priority(self, request_id: int, priority: int) -> None: ...
 
     def cancel(self, request_id: int) -> None: ...
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every cached prefix; False while a block is in use."""
+        """Discard all cached prefixes; False if a block is in use."""
 
     def snapshot(self) -> Callable[[Path], None]:
-        """What has happened up to now, as something that writes itself to a `.kvviz` file in any thread."""
+        """The log up to now, as a function that writes it to a `.kvviz` file from any thread."""
 
 
 class RunFactory(Protocol):
     """Makes runs of a model with a new log each."""
 
     def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:
-        """A run with these settings, or one that plays a scenario. Raises `KvvizError` when they do not do."""
+        """A run with these settings, or one that plays a scenario. Raises `KvvizError` if they are invalid."""

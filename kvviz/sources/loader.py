@@ -1,4 +1,4 @@
-"""Loading the model in the background, and telling how far it is."""
+"""Loads the model in the background, and reports progress."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kvviz.errors import KvvizError
 
 logger = logging.getLogger("kvviz")
 
-#: While a model loads, how long its thread may keep the event loop waiting (Python's default is ten times that): the
-#: page is fetched in these seconds.
+#: Python's thread switch interval while the model loads, a tenth of the default: the page loads at the same time, and
+#: the loading thread must not block the event loop.
 SWITCH_S = 0.0005
 
 LoadState: TypeAlias = Literal["fetching", "converting", "loading", "ready", "failed", "none"]
 
-#: Called with a state, a share from 0 to 1 (None: not known) and one sentence.
+#: Called with a state, a fraction from 0 to 1 (None: unknown) and a message.
 Progress: TypeAlias = Callable[[str, float | None, str], None]
 
-#: Loads something that takes long, in whatever thread it is called; raises `KvvizError` when it cannot.
+#: Loads a model in the calling thread. Raises `KvvizError` if it fails.
 Load: TypeAlias = Callable[[Progress], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStatus:
-    """How far loading is. `progress` is in whole percents, so that a status message is sent a hundred times at most."""
+    """Loading progress. `progress` is in whole percents, so there are at most a hundred status messages."""
 
     state: LoadState = "none"
     progress: float | None = None
@@ -36,7 +36,7 @@ class LoadStatus:
 
 
 class Loader:
-    """Calls `load` in a thread and then `on_ready` with its result; `on_change` after every change of `status`."""
+    """Calls `load` in a thread, then `on_ready` with its result. Calls `on_change` after every change of `status`."""
 
     def __init__(self, load: Load, on_ready: Callable[[Any], None], on_change: Callable[[LoadStatus], None]) -> None:
         self.status = LoadStatus("loading", None, "The model is loading.")

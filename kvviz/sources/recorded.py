@@ -1,4 +1,4 @@
-"""A recorded file as a source: the same records and frames, without commands."""
+"""A recording as a source: records and frames, without commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RecordedLog:
-    """The records of a file, verbatim. `log_id` depends on them alone, so a page can reconnect after a restart."""
+    """The records of a file. `log_id` is a hash of them, so a page can reconnect after a restart."""
 
     first_seq = 0
 
@@ -48,7 +48,7 @@ class RecordedLog:
 
 
 class RecordedSource:
-    """A `.kvviz` file, opened and checked. Raises `RecordingError` when it cannot be read."""
+    """An open, validated `.kvviz` file. Raises `RecordingError` if it can't be read."""
 
     kind: Literal["live", "recording"] = "recording"
     play = PlayState()

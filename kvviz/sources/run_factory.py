@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load_model(model: str | None, dtype: str, *, frame_bytes: int, max_pool_bytes: int) -> Load:
-    """What loads the named model (None: the default one) when called; see `kvviz.model.loading.load`."""
+    """A function that loads the named model (None: the default); see `kvviz.model.loading.load`."""
 
     def load(progress: Progress) -> RunFactory:
         from kvviz.model.loading import load as load_weights

@@ -1,4 +1,4 @@
-"""The interface that a live engine and a recorded file share, and that a session is built on."""
+"""The common interface of live engines and recordings, on which sessions are built."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class LogView(Protocol):
-    """What a reader needs of an event log. Safe to call from any thread.
+    """The read interface of an event log. Thread-safe.
 
-    Records are dense from `first_seq` to `head_seq`; older ones are folded into `checkpoint()`.
+    Records are consecutive from `first_seq` to `head_seq`. Older ones are folded into `checkpoint()`.
     """
 
     @property
@@ -26,25 +26,25 @@ class LogView(Protocol):
 
     @property
     def first_seq(self) -> int:
-        """`seq` of the oldest record that is kept."""
+        """`seq` of the oldest record in the log."""
 
     @property
     def head_seq(self) -> int:
-        """`seq` of the newest record, -1 when there is none."""
+        """`seq` of the newest record; -1 if there is none."""
 
     def encoded(self, after: int, limit: int) -> list[bytes]:
-        """At most `limit` records with `seq` above `after`, each one as encoded JSON."""
+        """At most `limit` records with `seq` above `after`, each as encoded JSON."""
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """The folded world just before `first_seq`; None when the log begins at 0."""
+        """The folded world just before `first_seq`; None if the log begins at 0."""
 
     def subscribe(self, callback: Callable[[], object], /) -> Callable[[], None]:
-        """Call `callback`, from any thread, after each append; the answer ends it."""
+        """Call `callback`, from any thread, after each append. Returns a function that unsubscribes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One log with its header and frames. A source begins a new run when it begins a new log; runs never change."""
+    """One log with its header and frames. Immutable: a new log is a new run."""
 
     log: LogView
     header: dict[str, Any]
@@ -53,7 +53,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class PlayState:
-    """Whether an engine runs by itself, at what `rate` (steps per second, None: as fast as it can), and has no work."""
+    """Whether an engine plays, and whether it is idle (has no work).
+
+    `rate` is in steps per second; None: as fast as possible.
+    """
 
     playing: bool = False
     rate: float | None = 1.0
@@ -64,44 +67,44 @@ class PlayState:
 
 
 class Source(Protocol):
-    """Something that events come from.
+    """A source of events.
 
-    `on_change` is set by its session and called from any thread when `run`, `play`, `num_steps`, `failure` or the log
-    has changed.
+    The session sets `on_change`. The source calls it, from any thread, when `run`, `play`, `num_steps`, `failure` or
+    the log changes.
     """
 
     on_change: Callable[[], None]
 
     @property
     def kind(self) -> Literal["live", "recording"]:
-        """Whether an engine listens."""
+        """Whether there is an engine to control."""
 
     @property
     def run(self) -> Run: ...
 
     @property
     def play(self) -> PlayState:
-        """Whether and how fast the engine runs by itself."""
+        """Whether and how fast the engine is playing."""
 
     @property
     def num_steps(self) -> int:
-        """The last step whose records and frames are complete and that should be pushed; 0: push nothing."""
+        """The last step to push, with complete records and frames; 0: push nothing."""
 
     @property
     def failure(self) -> tuple[int, KvvizError] | None:
-        """The last thing that went wrong by itself, with how many there have been."""
+        """The number of failures outside of commands, and the last one."""
 
     def execute(self, command: EngineCommand) -> Future[Any]:
-        """Carry out a command; the future gives its result or raises a `KvvizError`."""
+        """Execute a command. The future returns its result, or raises a `KvvizError`."""
 
     def read(self, work: Callable[[], T]) -> Future[T]:
-        """Call `work`, which reads only what has been captured, while the engine goes on."""
+        """Call `work` while the engine keeps running. It must only read captured data."""
 
     def between_steps(self, work: Callable[[], T]) -> Future[T]:
-        """Call `work` while no step runs, so that it sees the pool at rest."""
+        """Call `work` while no step runs, so it can read the pool."""
 
     def save(self, spare: Path) -> Future[Path]:
-        """The log as a `.kvviz` file: written to `spare`, or a file that exists anyway."""
+        """The log as a `.kvviz` file: written to `spare`, or an existing file."""
 
     def close(self) -> None:
-        """Stop for good. May be called twice."""
+        """Stop permanently. Idempotent."""

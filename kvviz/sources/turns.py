@@ -1,4 +1,4 @@
-"""Taking turns: a lock that is granted in the order of asking, so that no session starves another."""
+"""A fair lock, so that no session starves another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 class Turns:
     """A first-come, first-served lock, used as a context manager around one forward pass.
 
-    `threading.Lock` makes no such promise: a session that plays as fast as it can would take it again and again.
+    `threading.Lock` isn't fair: a session that plays at full speed would acquire it again and again.
     """
 
     def __init__(self) -> None:
@@ -37,6 +37,6 @@ class Turns:
     ) -> None:
         with self._guard:
             if self._waiting:
-                self._waiting.popleft().set()  # handed over, so it stays taken
+                self._waiting.popleft().set()  # hands the lock over, so it stays taken
             else:
                 self._taken = False

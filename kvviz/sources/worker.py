@@ -1,4 +1,4 @@
-"""One thread that does all the work of one owner, so that what it owns needs no locks."""
+"""A thread that does all the work of one owner, so the owner's data needs no locks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kvviz.errors import KvvizError, RequestError
 
 T = TypeVar("T")
 
-#: Niceness of threads that give way, beside a browser's 0.
+#: Niceness of low-priority threads; a browser's is 0.
 NICENESS = 10
 
 logger = logging.getLogger("kvviz")
 
 
 class Worker:
-    """Does jobs in the order of asking, and between them what `tick` wants.
+    """Runs jobs in order in one thread, and calls `tick` between them.
 
     `tick()` is called in the thread whenever no job waits; it may do something, and answers after how many seconds it
     wants to be called again (0: at once, None: not before `wake()`). Work given to `interpose` goes before all jobs,
@@ -49,11 +49,11 @@ class Worker:
         return self._closed
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Do this after all jobs that came before."""
+        """Run `work` after all earlier jobs."""
         return self._append(self._jobs, work)
 
     def interpose(self, work: Callable[[], T]) -> Future[T]:
-        """Do this as soon as the thread is between two pieces of work."""
+        """Run `work` before the next job, or during a long job when it calls `let_in()`."""
         return self._append(self._interposed, work)
 
     def run_interposed(self) -> None:
@@ -62,13 +62,13 @@ class Worker:
             self._interposed.popleft()()
 
     def wake(self) -> None:
-        """Have `tick` called again."""
+        """Request another call of `tick`."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Refuse what still waits, and return when the thread has ended."""
+        """Reject pending work, and wait for the thread to end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -123,7 +123,7 @@ class Worker:
 
 
 def _lower_priority() -> None:
-    """Make this thread, and those that it will start, give way to others; where a thread has no priority, nothing."""
+    """Lower the priority of this thread and of threads that it starts. Does nothing except on Linux."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with contextlib.suppress(OSError):
@@ -131,11 +131,11 @@ def _lower_priority() -> None:
 
 
 def as_kvviz_error(error: BaseException) -> KvvizError:
-    """The error itself when it is meant for a person; else one that is, and the traceback goes to the terminal."""
+    """The error itself if it is a `KvvizError`; otherwise log it, and return an error for the user."""
     if isinstance(error, KvvizError):
         return error
-    logger.error("The engine's thread met an error that it did not expect", exc_info=error)
+    logger.error("Unexpected error in the engine's thread", exc_info=error)
     return KvvizError(
-        f"The engine failed unexpectedly ({type(error).__name__}); the terminal has the details. Begin a new log.",
+        f"The engine failed unexpectedly ({type(error).__name__}); see the terminal for details, and start a new log.",
         code="engine_failed",
     )

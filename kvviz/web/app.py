@@ -36,23 +36,27 @@ from kvviz.web.static import PageFiles, register_media_types
 from kvviz.web.traces_routes import add_traces
 
 DEFAULT_PORT = 8000
-#: How many ports after the default one are tried before any free one is taken.
+#: Ports that are tried, from the default one on, before any free one is used.
 NUM_PORTS = 20
-#: Larger websocket messages than this close the connection (1009); smaller ones that are too large get an error.
+#: Websocket messages above this × `max_message_bytes` close the connection (1009). Smaller ones above the limit get an
+#: error.
 MAX_FRAME_FACTOR = 16
 
-#: Short, and the default model answers it well and comes to an end.
+#: Short, and the default model gives a good, complete answer.
 FIRST_PROMPT = "Explain in two sentences why leaves are green."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where to listen, what to show and for whom.
+    """Settings of a server. Raises `ConfigError` if `root_path` is not a path.
 
-    `port` None: a free one near 8000. `root_path` is the path under which a proxy shows the server. `model` (None: the
-    default one) and `dtype` are for the loader; `replay_path` shows one file and loads no model. `recordings_dir` None:
-    the shipped recordings. `first_prompt` waits in every new live session; None: nothing does. Raises `ConfigError`
-    if `root_path` is not a path.
+    - `port`: None: a free one near 8000.
+    - `root_path`: the path under which a proxy serves the application.
+    - `allow_hosts`: additional accepted values of the Host header.
+    - `model`, `dtype`: what to load; None: the default model.
+    - `recordings_dir`: None: the included recordings.
+    - `replay_path`: show this recording only, and load no model.
+    - `first_prompt`: waits in every new live session; None: no prompt.
     """
 
     host: str = "127.0.0.1"
@@ -74,9 +78,10 @@ class ServerConfig:
 def create_app(
     config: ServerConfig, load: Load | None = None, on_model_status: Callable[[LoadStatus], None] | None = None
 ) -> FastAPI:
-    """The web application. `load` brings the model (None: recordings only); it is called in a thread at start-up.
+    """Create the web application.
 
-    `on_model_status` is told, in that thread, how far loading is.
+    `load` loads the model, in a thread at startup; None: recordings only. `on_model_status` is called in that thread
+    with the loading progress.
     """
     register_media_types()
     assets = find_assets()
@@ -154,16 +159,16 @@ def serve_app(
     on_url: Callable[[str], None] | None = None,
     on_model_status: Callable[[LoadStatus], None] | None = None,
 ) -> None:
-    """Serve until interrupted. `on_url` gets the page's address once it can be opened.
+    """Serve until interrupted. `on_url` is called with the page's URL once the socket is listening.
 
-    Without `load`, the model of `config` is loaded, or none when `replay_path` is given. Raises `ConfigError` when the
-    address cannot be listened on.
+    Without `load`, the model of `config` is loaded, or none if `replay_path` is set. Raises `ConfigError` if the server
+    can't listen on the address.
     """
     listener = bind(config.host, config.port)
     url = page_url(config, listener)
     app = create_app(config, load or _default_load(config), on_model_status)
     server = uvicorn.Server(uvicorn_config(app, config))
-    if on_url:  # the socket listens already, so whoever comes now is only kept waiting for a moment
+    if on_url:  # the socket is already listening, so early connections just wait for a moment
         on_url(url)
     if config.open_browser:
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
@@ -172,7 +177,7 @@ def serve_app(
 
 
 def uvicorn_config(app: ASGIApp, config: ServerConfig) -> uvicorn.Config:
-    """How the application is served: no compression (frames do not shrink and a loopback is fast), bounded messages."""
+    """The uvicorn settings: bounded messages, and no compression, since frames don't compress well."""
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -187,22 +192,22 @@ def uvicorn_config(app: ASGIApp, config: ServerConfig) -> uvicorn.Config:
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A listening socket on `port`, or for None on a free one near 8000. Raises `ConfigError` when that fails."""
+    """A listening socket on `port`, or on a free port near 8000 if None. Raises `ConfigError` if it fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
         raise ConfigError(
-            f"The host to listen on must be a name or address of this machine, but {host!r} is not known "
-            f"({error.strerror}); use 127.0.0.1 for this machine only, or 0.0.0.0 for the network.",
+            f"The host {host!r} is not a name or address of this machine ({error.strerror}); use 127.0.0.1 for this "
+            "machine only, or 0.0.0.0 for the network.",
             setting="host",
         ) from error
     wanted = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + NUM_PORTS), 0]
     reason = ""
     for number in wanted:
         listener = socket.socket(family, kind, protocol)
-        if os.name == "posix":  # elsewhere the option would let two servers share the port
+        if os.name == "posix":  # on Windows, this option would let two servers share the port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((address[0], number, *address[2:]))
@@ -213,13 +218,13 @@ def bind(host: str, port: int | None) -> socket.socket:
         else:
             return listener
     raise ConfigError(
-        f"Expected to listen on {host} port {port}, but it cannot be had ({reason}); choose another --port, or none.",
+        f"Can't listen on {host} port {port} ({reason}); choose another --port, or omit it.",
         setting="port",
     )
 
 
 def page_url(config: ServerConfig, listener: socket.socket) -> str:
-    """The address of the page on this machine."""
+    """The URL of the page on this machine."""
     port = listener.getsockname()[1]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(config.host, config.host)
     if ":" in host and not host.startswith("["):

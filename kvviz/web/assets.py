@@ -1,4 +1,4 @@
-"""Where the page's files and the shipped recordings are, in a source checkout and in an installed wheel."""
+"""Finds the page's files and the included recordings, in a source checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """Directories of the page: `static` (scripts, styles), `templates` (Jinja2) and `recordings` (`.kvviz` files)."""
+    """Directories: `static` (scripts, styles), `templates` (Jinja2) and `recordings` (`.kvviz` files)."""
 
     static: Path
     templates: Path
@@ -16,9 +16,10 @@ class Assets:
 
 
 def find_assets(package: Path | None = None) -> Assets:
-    """The directories that belong to this installation of the package.
+    """The directories of this installation.
 
-    The wheel maps the top-level `static/` and `templates/` to `kvviz/_web/`; a checkout has them beside the package.
+    The wheel maps the top-level `static/` and `templates/` to `kvviz/_web/`; in a checkout, they are beside the
+    package.
     """
     package = package or Path(__file__).resolve().parent.parent
     web = package / "_web"

@@ -1,4 +1,4 @@
-"""Bodies of requests, written to a file as they come."""
+"""Streams request bodies to files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kvviz.errors import KvvizError
 
 
 async def save_body(request: Request, path: Path, too_large: KvvizError) -> tuple[str, int]:
-    """Write the body to `path`; hash of its content (32 hex digits), and bytes.
+    """Write the body to `path`, and return the hash of its content (32 hex digits) and its size in bytes.
 
-    Raises `too_large` when it has more bytes than that error's `limit`, at once where the request says how many come.
+    Raises `too_large` if the body exceeds that error's `limit`. If the request declares its length, it raises at once.
     """
     limit = too_large.details["limit"]
     declared = request.headers.get("content-length", "0")

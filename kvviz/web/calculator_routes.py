@@ -1,4 +1,4 @@
-"""The arithmetic of `kvviz.calculator` over HTTP: `api/bandwidth`, and the calculator of docs/memory.md."""
+"""The calculator over HTTP: `api/calculator` (docs/memory.md) and `api/bandwidth` (docs/wire.md)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from kvviz.sessions.registry import Sessions
 from kvviz.sessions.session import Session
 from kvviz.web.replies import json_response
 
-#: Id of the card that is the machine of a live session, measured when it is first asked for.
+#: Id of the machine that runs a live session. Its bandwidth is measured on first use.
 HERE = "here"
 MAX_ID_LENGTH = 80
-#: Of a question to the calculator: some configs and the settings.
+#: Limit of a calculator request: its configs and settings.
 MAX_BODY_BYTES = MAX_MODELS * MAX_CONFIG_BYTES
-#: How pydantic calls one of the two ways to write a config.
+#: Pydantic's name for one of the two ways to send a config.
 _CONFIG_TYPE = "dict[str,any]"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class AskedModel(BaseModel):
-    """One model of a question: its id in the list, its config (an object, or the text of the file), or numbers."""
+    """One model of a request: a listed id, a config (an object, or the text of the file), or a custom geometry."""
 
     model_config = _STRICT
 
@@ -46,9 +46,9 @@ class AskedModel(BaseModel):
     num_parameters: Annotated[int, Field(ge=1, le=MAX_PARAMETERS)] | None = None
 
     def subject(self) -> Subject:
-        """The model itself. Raises `ConfigError` and `ModelError`."""
+        """The model to calculate. Raises `RequestError`, `ConfigError` or `ModelError`."""
         if sum(way is not None for way in (self.model, self.config, self.geometry)) != 1:
-            raise RequestError("Each model is given by one of model, config and geometry; give exactly one of them.")
+            raise RequestError("Each model must have exactly one of model, config and geometry; change the fields.")
         if self.model is not None:
             return Subject.listed(self.model)
         if self.geometry is not None:
@@ -67,13 +67,13 @@ class CalculatorQuestion(BaseModel):
 
 
 class _Machine:
-    """How fast this machine reads memory, measured once."""
+    """This machine's memory bandwidth, measured once."""
 
     def __init__(self) -> None:
         self._bandwidth: float | None = None
 
     async def card(self, session: Session) -> Card:
-        """This machine as a card without a limit of memory; measured between two steps of the session."""
+        """This machine as a GPU without a memory limit. The measurement runs between two steps of the session."""
         if self._bandwidth is None:
             self._bandwidth = await session.between_steps(_measure)
         return Card(
@@ -81,7 +81,7 @@ class _Machine:
             name="This machine",
             memory_bytes=0,
             bandwidth=self._bandwidth,
-            source="measured here: a matrix of 268 MB times a vector, the best of five",
+            source="measured here: a 268 MB matrix times a vector, best of five runs",
         )
 
 
@@ -115,7 +115,7 @@ def add_memory_routes(router: APIRouter, sessions: Sessions) -> None:
             chosen = await machine.card(found)
         else:
             raise ConfigError(
-                "The card 'here' is the machine of a live session, but none was named; choose another card.",
+                "The GPU 'here' is the machine of a live session, but the request names none; choose another GPU.",
                 setting="card",
             )
         return json_response(
@@ -152,23 +152,22 @@ def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
 async def _read_question(request: Request) -> CalculatorQuestion:
     """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
     body, num_bytes = bytearray(), 0
-    async for chunk in request.stream():  # to its end, or the answer would not arrive
+    async for chunk in request.stream():  # read everything, or the client would not get the response
         num_bytes += len(chunk)
         if num_bytes <= MAX_BODY_BYTES:
             body += chunk
     if num_bytes > MAX_BODY_BYTES:
         raise RequestError(
-            f"A question may have {MAX_BODY_BYTES:,} bytes, and this one has {num_bytes:,}; send fewer or shorter "
-            "configs.",
+            f"The request is larger than {MAX_BODY_BYTES:,} bytes ({num_bytes:,}); send fewer or shorter configs.",
             code="too_large",
         )
     try:
         return CalculatorQuestion.model_validate(orjson.loads(body))
     except orjson.JSONDecodeError:
-        raise RequestError("The question is no JSON; send an object as docs/memory.md describes it.") from None
+        raise RequestError("The request is not valid JSON; send an object as described in docs/memory.md.") from None
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"] if part != _CONFIG_TYPE) or "question"
+        place = ".".join(str(part) for part in fault["loc"] if part != _CONFIG_TYPE) or "request"
         raise RequestError(f"{clipped(repr(place)[1:-1])}: {fault_in_words(fault)}; see docs/memory.md.") from None
 
 
@@ -180,7 +179,7 @@ def _settings(given: dict[str, Any]) -> Settings:
     unknown = next((name for name in given if name not in Settings.__dataclass_fields__), None)
     if unknown is not None:
         names = ", ".join(Settings.__dataclass_fields__)
-        raise RequestError(f"There is no setting {clipped(repr(unknown))}; the settings are {names}.")
+        raise RequestError(f"Unknown setting {clipped(repr(unknown))}; choose one of {names}.")
     return Settings(**given)
 
 

@@ -1,4 +1,4 @@
-"""One websocket client: a reader of commands and a writer that follows the log."""
+"""A websocket client: one task reads commands, another one follows the log."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kvviz.sources.source import Run
 from kvviz.web.cursor import Cursor
 from kvviz.web.replies import error_json
 
-#: Close code of a connection that was answered by an `error` and cannot go on.
+#: Close code after an `error` that ends the connection.
 CLOSE_REFUSED = 4000
 
 
 class Client:
     """Serves one accepted websocket until it closes.
 
-    The writer sends, in this order whenever it is woken: a `hello` when the session began a new log, records up to the
-    head, replies to commands, errors that happened by themselves, the status when it changed, the newest step's frame,
-    and a beat. It awaits each send, so a slow client slows only its own loop.
+    When woken, the writer sends in this order: a `hello` if the session began a new log, records up to the head,
+    replies to commands, errors not caused by a command, the status if it changed, the newest step's frame, and a beat
+    if one is due. It awaits each send, so a slow client slows down only itself.
     """
 
     def __init__(self, websocket: WebSocket, sessions: Sessions, session: Session, cursor: Cursor) -> None:
@@ -52,7 +52,7 @@ class Client:
         self._next_beat_s = time.monotonic() + self._limits.beat_s
 
     async def serve(self) -> None:
-        """Read and write until the client leaves or the session ends."""
+        """Read and write until the client disconnects or the session ends."""
         leave = self._session.watch(self._wake.set)
         tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
         try:
@@ -106,7 +106,7 @@ class Client:
         waits = not isinstance(command, (Play, Pause, SetRate))
         if waits and self._num_pending >= self._limits.max_pending_commands:
             raise RequestError(
-                f"{self._num_pending} commands are still being carried out; wait for their answers.",
+                f"{self._num_pending} commands are still pending; wait for their replies.",
                 code="too_many_commands",
                 limit=self._limits.max_pending_commands,
             )
@@ -133,7 +133,7 @@ class Client:
         num_layers = self._session.source.run.header.get("model", {}).get("num_layers")
         if command.layer is not None and num_layers is not None and command.layer >= num_layers:
             raise RequestError(
-                f"subscribe: the model has layers 0 to {num_layers - 1}, but layer {command.layer} was asked for.",
+                f"subscribe: layer must be 0–{num_layers - 1} (got {command.layer}).",
                 code="no_such_layer",
             )
         self._layer = self._layer if command.layer is None else command.layer
@@ -154,14 +154,14 @@ class Client:
         await refuse(self._websocket, error)
 
     async def _catch_up(self) -> bool:
-        """One round of what is new; True when there is no more. Nothing of a run is held after it."""
+        """Send everything new; True if there is no more. Keeps no reference to the run afterwards."""
         source = self._session.source
         run = source.run
         if run.log is not self._cursor.log:
             self._cursor = Cursor(self._session, run, leap=self._cursor.leap)
             self._pushed_step = 0
             await self._send(await self._cursor.hello())
-        # What is said after the records is looked at before them, so it is never ahead of them.
+        # Read before the records are sent, so that replies, status and frame are never ahead of the records.
         replies, self._replies = self._replies, []
         failure, finished_step = source.failure, source.num_steps
         status = orjson.dumps(self._sessions.status(self._session))
@@ -183,7 +183,7 @@ class Client:
         return at_head
 
     async def _send_records(self) -> bool:
-        """One batch; True when there is no more."""
+        """Send one batch; True if there is no more."""
         batch = self._cursor.next_records(self._limits.batch_records)
         if batch is None:
             await self._send(await self._cursor.hello())
@@ -196,7 +196,7 @@ class Client:
         if step <= self._pushed_step or not self._wants_frames:
             return
         self._pushed_step = step
-        with contextlib.suppress(KvvizError):  # not captured: the page sees it when it asks
+        with contextlib.suppress(KvvizError):  # not captured: the page gets the error when it requests the frame
             pack = await self._session.step_pack(run, step, self._layer, self._columns, self._request_id)
             await self._websocket.send_bytes(pack)
 

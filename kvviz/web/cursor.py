@@ -1,4 +1,4 @@
-"""A client's place in a log: what to say first, and which records come next."""
+"""A client's position in a log: the first message, and the next records."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from kvviz.sources.source import Run
 
 
 class Cursor:
-    """A place in the log of one run: `seq` is the last record that the client has.
+    """A position in the log of one run. `seq` is the last record that the client has.
 
-    There is no queue: a slow client is a cursor that lags. When the log has folded what the cursor still needed, the
-    client gets a new `hello` with the checkpoint, and goes on from there. A cursor does not hold the run's frames.
+    There is no queue: a slow client is a cursor that lags behind. If the log has folded records that the cursor needs,
+    the client gets a new `hello` with a checkpoint and continues from there. A cursor doesn't keep the run's frames
+    alive.
 
-    `leap`: when more records than this are missing, the client fetches them itself and the cursor goes to the head at
-    once. None: never.
+    `leap`: if more records than this are missing, the client fetches them over HTTP and the cursor jumps to the head;
+    None: never.
     """
 
     def __init__(
@@ -31,10 +32,10 @@ class Cursor:
             self.seq = -1
 
     async def hello(self) -> dict[str, Any]:
-        """The first message, with a checkpoint when the cursor is older than the log's first record."""
+        """The first message, with a checkpoint if the log no longer has the next record."""
         log, checkpoint = self.log, None
         first_seq = log.first_seq
-        if self.seq + 1 < first_seq:  # the log's own thread folds, so ask there for a whole one
+        if self.seq + 1 < first_seq:  # the log's own thread folds records, so read the checkpoint there
             first_seq, checkpoint = await self._session.between_steps(lambda: (log.first_seq, log.checkpoint()))
             self.seq = first_seq - 1
         head_seq = log.head_seq

@@ -1,4 +1,4 @@
-"""Who may talk to the server: a known Host, an Origin that matches it, and headers that keep the page to itself."""
+"""Access control: a known Host, a matching Origin, and security headers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
 
 class SecurityHeaders:
-    """Adds the security headers to every answer, errors and refused websockets included."""
+    """Adds the security headers to every response, including errors and rejected websockets."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -53,12 +53,12 @@ class SecurityHeaders:
 
 
 class Guard:
-    """Refuses requests for other hosts (421) and from other origins (403), in one sentence.
+    """Rejects requests to unknown hosts (421) and from other origins (403), with an explanation.
 
-    A page of another site can make a browser send requests here, and can make its own name resolve to this machine; the
-    Origin or the Host gives it away. Allowed hosts: loopback names, the address that the connection was made to, `host`
-    (what the server was bound to) and `allow_hosts`. On websockets and on requests that change something, the Origin
-    must be the Host.
+    Another site's page can make a browser send requests to this server, or resolve its own name to this machine (DNS
+    rebinding); the Origin or the Host reveals both. Allowed hosts: loopback names, the address of the connection,
+    `host` (the address that the server listens on) and `allow_hosts`. For websockets and requests that make changes,
+    the Origin must match the Host.
     """
 
     def __init__(self, app: ASGIApp, host: str, allow_hosts: Iterable[str] = ()) -> None:
@@ -79,7 +79,7 @@ class Guard:
         hosts = headers.getlist("host")
         host = _split_host(hosts[0]) if len(hosts) == 1 else None
         if host is None:
-            return 400, "Expected one Host header with a name and perhaps a port, but it is missing or malformed."
+            return 400, "The Host header is missing or malformed; send exactly one, with a name and optionally a port."
         name, port = host
         if not self._is_allowed(name, scope.get("server")):
             return 421, (
@@ -110,7 +110,7 @@ class Guard:
 
 
 def _split_host(text: str) -> tuple[str, int | None] | None:
-    """Name (lower case, no brackets, no final dot) and port of a Host header; None when it is malformed."""
+    """Name (lower case, without brackets or a final dot) and port of a Host header; None if it is malformed."""
     if not text or any(character in text for character in "/\\@?#, \t") or not text.isascii():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The script that draws charts, out of the installed `plotly` package: no page of kvviz asks another host for it."""
+"""Serves the script of plotly from the installed Python package, so the page needs no other host."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from starlette.responses import Response
 from kvviz.errors import MissingError
 from kvviz.web.static import PageFiles
 
-#: Name of the script, in the package's directory and below `/vendor/` here.
+#: File name of the script, in the package and under `/vendor/`.
 SCRIPT = "plotly.min.js"
 
 
 def find_plotly() -> Path:
-    """The directory of the installed package that holds the script. The package is not imported.
+    """The directory with the script in the installed package, found without importing it.
 
-    Raises `MissingError` when there is none.
+    Raises `MissingError` if there is none.
     """
     spec = find_spec("plotly")
     for package in (spec.submodule_search_locations or ()) if spec else ():
@@ -33,7 +33,7 @@ def find_plotly() -> Path:
 
 
 def plotly_route() -> APIRouter:
-    """The one route of the script, answered as a static file is; 404 with a sentence when it is missing."""
+    """The route of the script: served like a static file, or 404 with an explanation if it is missing."""
     router = APIRouter()
 
     @router.api_route(f"/vendor/{SCRIPT}", methods=["GET", "HEAD"])

@@ -1,4 +1,4 @@
-"""Serving under a path: with a proxy that strips the prefix, and with one that does not."""
+"""Serving under a path, behind a proxy that strips the prefix or one that doesn't."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kvviz.errors import ConfigError
 
-#: Segments behind slashes, with nothing that ends a path or begins a host.
+#: Path segments without a query, a fragment or a host.
 _ROOT_PATH = re.compile(r"/?|(/[^/?#\\\s]+)+/?")
 
 
 def check_root_path(root_path: str) -> None:
-    """Raise `ConfigError` unless `root_path` is the path part of an address, or empty."""
+    """Raise `ConfigError` unless `root_path` is empty or a URL path."""
     if not _ROOT_PATH.fullmatch(root_path):
         raise ConfigError(
             f"A root path must start with / and have no scheme, host or query, such as /kvviz "
@@ -24,9 +24,9 @@ def check_root_path(root_path: str) -> None:
 
 
 class Prefix:
-    """Takes `root_path` off the path of a request when it is there; what is left is routed as if it were the root.
+    """Strips `root_path` from request paths that start with it.
 
-    A stripping proxy sends paths without it and needs nothing, as the page uses relative addresses only.
+    Proxies that strip it themselves need nothing, since the page uses relative URLs only.
     """
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:

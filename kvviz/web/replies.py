@@ -1,4 +1,4 @@
-"""Errors as JSON: `{"code", "message", "details"}`, with the HTTP status that fits the code."""
+"""JSON responses, and errors as `{"code", "message", "details"}` with the HTTP status for the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUS_OF_CODE = {
     "engine_failed": 500,
 }
 
-#: For answers that depend on what the session is doing now.
+#: For responses that depend on the current state of a session.
 NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -47,7 +47,7 @@ def error_response(error: KvvizError, status_code: int | None = None) -> Respons
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Have every error of a route answered in this form."""
+    """Return all errors of routes as JSON."""
 
     @app.exception_handler(KvvizError)
     async def on_kvviz_error(request: Request, error: KvvizError) -> Response:
@@ -63,7 +63,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> Response:
         phrase = HTTPStatus(error.status_code).phrase
-        message = f"{request.method} {request.url.path[:200]}: {phrase.lower()}; the page is at the server's root."
+        message = f"{request.method} {request.url.path[:200]}: {phrase.lower()}; open the page at the server's root."
         response = error_response(KvvizError(message, code=phrase.lower().replace(" ", "_")), error.status_code)
         response.headers.update(error.headers or {})
         return response
@@ -71,7 +71,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def on_any_error(request: Request, error: Exception) -> Response:
         logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        message = f"The server failed unexpectedly ({type(error).__name__}); the terminal has the details."
+        message = f"The server failed unexpectedly ({type(error).__name__}); see the terminal for details."
         response = error_response(KvvizError(message, code="internal"), 500)
-        response.headers.update(SECURITY_HEADERS)  # this one answer is made outside of the middleware
+        response.headers.update(SECURITY_HEADERS)  # this response bypasses the middleware
         return response

@@ -1,4 +1,4 @@
-"""The HTTP API of docs/wire.md: status, recordings, and records and frames by range."""
+"""The HTTP API of docs/wire.md: status, recordings, records and frames."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kvviz.web.bodies import save_body
 from kvviz.web.calculator_routes import add_memory_routes
 from kvviz.web.replies import NO_STORE, json_response
 
-#: A whole number in the query, and one in the path.
+#: Whole numbers in the query and in the path.
 Number = Annotated[int, Query(ge=0, le=MAX_ID)]
 InPath = Annotated[int, PathParameter(ge=0, le=MAX_ID)]
-#: The request whose part of a step is asked for; None: the first of the step's batch.
+#: The request in a step's batch; None: the first one.
 OfRequest = Annotated[int | None, Query(alias="request", ge=0, le=MAX_ID)]
 
 
@@ -45,7 +45,7 @@ def api_routes(sessions: Sessions) -> APIRouter:
 
 
 def _reads(router: APIRouter, path: str) -> Callable[[DecoratedCallable], DecoratedCallable]:
-    """A route that answers GET, and HEAD alike without the body, which the server leaves out."""
+    """A route for GET and HEAD. The server omits the body for HEAD."""
     return router.api_route(path, methods=["GET", "HEAD"])
 
 

@@ -1,4 +1,4 @@
-"""The `ws` endpoint: from a connection to a client that follows a session."""
+"""The `ws` endpoint: finds the session of a connection and serves it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEQ = re.compile(r"-?[0-9]{1,18}")
 
 
 async def serve_websocket(websocket: WebSocket, sessions: Sessions) -> None:
-    """The `ws` endpoint: find the session, then follow its log. What cannot be served gets an `error` and a close."""
+    """Serve a websocket: find the session, then follow its log. On failure, send an `error` and close."""
     await websocket.accept()
     sessions.num_clients += 1
     try:
@@ -44,7 +44,7 @@ async def serve_websocket(websocket: WebSocket, sessions: Sessions) -> None:
 
 
 async def _find_or_wait(websocket: WebSocket, sessions: Sessions, session_id: str | None) -> Session:
-    """The session, after waiting for the model (with status messages and beats) when there is nothing to show yet."""
+    """The session. While there is nothing to show yet, wait for the model and send its status and beats."""
     if session_id == "new":
         return await sessions.create_live()
     shown, next_beat_s = b"", time.monotonic() + sessions.limits.beat_s
@@ -73,7 +73,7 @@ async def _find_or_wait(websocket: WebSocket, sessions: Sessions, session_id: st
 
 
 async def _disconnect(websocket: WebSocket) -> None:
-    """Wait until the page leaves and ignore what it sends before the hello. Raises `WebSocketDisconnect`."""
+    """Wait until the client disconnects, ignoring its messages. Raises `WebSocketDisconnect`."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
     raise WebSocketDisconnect

@@ -1,4 +1,4 @@
-"""Static files, with media types from a table of our own: a system's registry may call a script plain text."""
+"""Static files with fixed media types, since a system's registry may serve scripts as plain text."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ MEDIA_TYPES = {
 
 
 def register_media_types() -> None:
-    """Have `mimetypes` answer from the same table, for whatever else asks it."""
+    """Register the same types in `mimetypes`, for other code that uses it."""
     for suffix, media_type in MEDIA_TYPES.items():
         mimetypes.add_type(media_type, suffix)
 
 
 class PageFiles(StaticFiles):
-    """Files of the page, read on the event loop: they are small, and a thread would only queue behind a loading model.
+    """The page's files, read on the event loop: they are small, and a thread would wait behind a loading model.
 
-    Browsers ask each time whether theirs is still right, so an upgrade is never half loaded.
+    Browsers revalidate each file, so an upgrade never leaves a mix of versions.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """One file, 304 when the browser has it, or an `HTTPException`."""
+        """One file, or 304 if the browser's copy is current. Raises `HTTPException` for anything else."""
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
         try:
@@ -54,7 +54,7 @@ class PageFiles(StaticFiles):
             if status is None or not stat.S_ISREG(status.st_mode):
                 raise HTTPException(404)
             content = Path(full_path).read_bytes()
-        except (OSError, ValueError) as error:  # too long, not readable, or with a NUL
+        except (OSError, ValueError) as error:  # the path is too long, unreadable, or contains a NUL
             raise HTTPException(404) from error
         media_type = MEDIA_TYPES.get(Path(full_path).suffix.lower(), "application/octet-stream")
         etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'

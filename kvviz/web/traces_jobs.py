@@ -1,4 +1,4 @@
-"""Studies of traces in a process of their own, so that streams and the model go on; answers are kept by content."""
+"""Trace studies, each in its own process so that the server and the model stay responsive. Results are cached."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kvviz.traces.generated import find_generated
 from kvviz.traces.study import Question, study
 from kvviz.traces.trace import Trace, TraceFile
 
-#: A job that takes longer is ended.
+#: Time limit of a job in seconds.
 MAX_JOB_S = 900.0
-#: Jobs whose state can still be asked for.
+#: Number of jobs whose state can still be requested.
 MAX_JOBS = 64
-#: Parts of answers that are kept.
+#: Number of cached partial results.
 MAX_PARTS = 512
-#: How much the process gives way to the model and the page.
+#: Niceness of the process, so that the model and the page take precedence.
 NICENESS = 10
 _POLL_S = 0.05
 
@@ -34,7 +34,14 @@ PartKey = tuple[str, str, str, int, int | None]
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One study. `state`: waiting, running, done, failed or cancelled. `progress` 0–1; `message`: what is at work."""
+    """One study.
+
+    - `state`: waiting, running, done, failed or cancelled.
+    - `progress`: 0–1.
+    - `message`: the current activity, or the error.
+    - `capacity`: cache size in blocks.
+    - `parts`: results by kind, then by policy.
+    """
 
     job_id: str
     client_id: str
@@ -63,7 +70,7 @@ class Job:
 
 
 class Jobs:
-    """All jobs of a server. A client's new job takes the place of its old one."""
+    """All jobs of a server. A client's new job replaces its previous one."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
@@ -71,7 +78,7 @@ class Jobs:
         self._turn = asyncio.Lock()
 
     def begin(self, client_id: str, trace_id: str, path: Path | None, question: Question) -> Job:
-        """Begin a study, of a file or for `path` None of a generated trace. What is known is there at once."""
+        """Start a study of the file at `path`; None: of a generated trace. Cached results are available at once."""
         for other in self._jobs.values():
             if other.client_id == client_id:
                 self._cancel(other)
@@ -81,7 +88,7 @@ class Jobs:
             self._cancel(self._jobs.popitem(last=False)[1])
         try:
             self._fill(job)
-        except KvvizError as error:  # such as a memory in which no block fits
+        except KvvizError as error:  # for example, no block fits in the memory
             job.state, job.message = "failed", error.message
         if job.state == "waiting":
             job.task = asyncio.create_task(self._run(job))
@@ -90,11 +97,11 @@ class Jobs:
     def find(self, job_id: str) -> Job:
         job = self._jobs.get(job_id)
         if job is None:
-            raise MissingError("This study is no longer kept; start it again.", code="no_such_job")
+            raise MissingError("This study has expired; start it again.", code="no_such_job")
         return job
 
     def cancel(self, job_id: str) -> Job:
-        """End a job that has not ended; what it has found stays. Raises `MissingError`."""
+        """Stop a job unless it has ended. Its results so far are kept. Raises `MissingError`."""
         job = self.find(job_id)
         self._cancel(job)
         return job
@@ -116,7 +123,7 @@ class Jobs:
         return kind, job.trace_id, policy, seed, job.capacity if kind == "point" else None
 
     def _fill(self, job: Job) -> None:
-        """Give a job what is known, and have it done when that is all."""
+        """Add cached results to a job, and mark it done if none is missing."""
         summary = self._known.get(self._key(job, "summary", ""))
         if summary is None:
             return
@@ -144,7 +151,7 @@ class Jobs:
     async def _run(self, job: Job) -> None:
         try:
             async with self._turn:
-                self._fill(job)  # another may have found it meanwhile
+                self._fill(job)  # another job may have computed them meanwhile
                 if job.state == "done":
                     return
                 job.state = "running"
@@ -191,14 +198,14 @@ class Jobs:
 
 
 def work(pipe: Connection, trace_id: str, path: Path | None, question: Question) -> None:
-    """The process: send what the study finds, and how far it is."""
+    """The job's process: send results and progress through `pipe`."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
     try:
         if path is not None and not path.is_file():
-            raise TraceError("The file is no longer kept, since newer files replaced it; upload it again.")
+            raise TraceError("The file was replaced by newer uploads; upload it again.")
         trace: Trace = find_generated(trace_id) if path is None else TraceFile(path, name="The file")
-        for part in study(trace, question, lambda *told: pipe.send(("progress", *told))):
+        for part in study(trace, question, lambda *progress: pipe.send(("progress", *progress))):
             pipe.send(part)
         pipe.send(("done",))
     except KvvizError as error:

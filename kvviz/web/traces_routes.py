@@ -1,4 +1,4 @@
-"""`api/traces`: generated traces and uploaded files, and studies of them (docs/traces.md)."""
+"""The HTTP API `api/traces`: generated traces, uploaded files, and studies of them (docs/traces.md)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from kvviz.web.bodies import save_body
 from kvviz.web.replies import json_response
 from kvviz.web.traces_jobs import Jobs
 
-#: Bytes of a file, as it comes, packed or not.
+#: Limit of an uploaded file, compressed or not.
 MAX_TRACE_BYTES = 64 * 2**20
-#: Files that are kept, until the server ends or others come.
+#: Uploaded files to keep. A newer one replaces the oldest.
 MAX_TRACES = 4
 MAX_SEED = 2**53 - 1
 _CLIENT = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -36,13 +36,13 @@ _FILE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Uploads:
-    """Files that came, each under a name made from its content; the oldest go when there are more than `MAX_TRACES`."""
+    """Uploaded files, named by a hash of their content. Only the newest `MAX_TRACES` are kept."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None
 
     async def receive(self, request: Request) -> tuple[str, int]:
-        """Write the body of a request to a file; its id and bytes. Raises `TraceError` when it is too large."""
+        """Save a request's body; its id and size in bytes. Raises `TraceError` if it is empty or too large."""
         too_large = TraceError(
             f"The trace is larger than {MAX_TRACE_BYTES:,} bytes; compress it with gzip, use only the start, "
             "or run kvviz simulate in a terminal, which has no limit.",
@@ -64,7 +64,7 @@ class Uploads:
         return digest, num_bytes
 
     def find(self, trace_id: str) -> Path | None:
-        """The file with that id, None for the name of a generated trace. Raises `TraceError` when there is neither."""
+        """The file with that id; None for a generated trace. Raises `TraceError` if the id is neither."""
         if self.directory is not None and _FILE_ID.fullmatch(trace_id):
             path = self.directory / trace_id
             if path.is_file():
@@ -83,7 +83,7 @@ class Uploads:
 
 
 class Traces:
-    """What the routes share; `close` ends jobs and removes files."""
+    """State shared by the routes. `close` ends all jobs and deletes all files."""
 
     def __init__(self) -> None:
         self.uploads = Uploads()
