@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_SHOWN_LENGTH = 60
-#: Whole numbers from here on are shown by their first digits and exponent.
+#: Larger whole numbers are shown in scientific notation.
 MAX_SHOWN_NUMBER = 2**64
 
 #: What was expected, by pydantic error type. Placeholders are fields of the error's context.

@@ -1,4 +1,4 @@
-"""Finds the model of a command: in the list, from a config file or a Hub model, or as a custom geometry."""
+"""Finds the model of a command: in the list, from a config file or a hub model, or as a custom geometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_MODEL = "smollm2-135m"
 def subject_of(
     model: str | None, config: str | None, numbers: Mapping[str, Any], num_parameters: int | None
 ) -> Subject:
-    """The model of a command: a listed id, a config (file, `-` for standard input, listed id or Hub id), or numbers.
+    """The model of a command: a listed id, a config (file, `-` for standard input, listed id or hub id), or numbers.
 
     Without any of these, `DEFAULT_MODEL`. Raises `ConfigError` or `ModelError`.
     """
@@ -73,7 +73,7 @@ def _read(path: Path) -> bytes:
 
 
 def fetch_config(hub_id: str) -> bytes:
-    """The config of a model on the Hub, from the local cache or the network. Raises `ModelError`."""
+    """The config of a model on the hub, from the local cache or the network. Raises `ModelError`."""
     from huggingface_hub import hf_hub_download
 
     try:

@@ -61,7 +61,7 @@ class PrefixMemory:
             self.drop(next(iter(self._evicted)))
 
     def clear(self) -> None:
-        """Forget everything: a deliberate reset of the cache explains no later miss."""
+        """Discard everything, since a deliberate reset of the cache doesn't explain later misses."""
         for index in (self._nodes, self._children, self._roots, self._keys, self._evicted):
             index.clear()
 

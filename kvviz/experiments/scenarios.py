@@ -59,7 +59,10 @@ def ask(prompt: str, max_new_tokens: int, *, at: int = IDLE, follows: bool = Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A named run. `former` acts are played first, without recording, with weights in fp32. `dtype` is for the rest."""
+    """A named run. `former` acts are played first, with weights in fp32 and without recording.
+
+    `dtype` applies to the remaining acts.
+    """
 
     name: str
     title: str
@@ -287,7 +290,7 @@ def open_performance(
 ) -> Performance:
     """A performance that has not begun. `make(instrumented, tokenizer, config, memory=…)` opens its run.
 
-    A scenario in another dtype converts a copy of the weights, after its former acts were played with those at hand.
+    A scenario with a `dtype` plays its `former` acts with the given weights, and then converts a copy of them.
     """
     memory = None
     if scenario.former:

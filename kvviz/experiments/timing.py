@@ -93,9 +93,10 @@ class _Turn:
 class TimingAttack:
     """Plays the attack on a run: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
 
-    `shared`: prompts carry no salt; else each tenant has its own. Exactly half of the guesses are right (of an odd
-    number one fewer), in an order drawn by `seed`, so always saying the same is right as often as wrong. `clock`: the
-    time to first token of a finished request in microseconds, by default what the engine measured.
+    - `shared`: prompts have no salt; otherwise each tenant has its own.
+    - `seed`: order of the guesses. Half of them (rounded down) are right, so a constant answer is no better than
+      chance.
+    - `clock`: returns the time to first token of a finished request in µs; by default, the engine's measurement.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ def markdown() -> str:
 
 
 def _module_doc() -> str:
-    """The description in `kvviz/events.py`, without its first line's lead-in being a heading of its own."""
+    """The docstring of `kvviz/events.py`."""
     return inspect.cleandoc(events.__doc__ or "")
 
 

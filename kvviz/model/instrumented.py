@@ -1,4 +1,4 @@
-"""An instrumented model: connected to kvviz, measured, and checked against its plain forward pass pass."""
+"""An instrumented model: connected to kvviz, measured, and checked against its plain forward pass."""
 
 from __future__ import annotations
 

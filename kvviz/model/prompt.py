@@ -1,4 +1,4 @@
-"""A prompt as it is asked for, before a tokenizer has seen it."""
+"""A prompt as requested, before tokenization."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from kvviz.events import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """A prompt and what is wanted of it.
+    """A prompt and its options.
 
-    `template` None: use the chat template when the model has one. `continues`: resend the tokens of that request, then
-    this turn. `salt`: only prompts of the same salt share prefixes. `needle`: in a comparison, a prompt that hides a
-    word instead of `prompt`. `top_k` 0: all tokens. `seed` None: that of the engine.
+    - `template`: None: apply the chat template if the model has one.
+    - `top_k`: 0: all tokens. `seed` None: the engine's seed.
+    - `salt`: only prompts with the same salt share prefixes.
+    - `continues`: the request whose conversation this one continues. Its tokens are sent again before the prompt.
+    - `num_samples`: number of answers, which share the prompt's blocks.
+    - `needle`: in a comparison, use a generated prompt that hides a word instead of `prompt`.
     """
 
     prompt: str

@@ -52,7 +52,7 @@ _ANSWER = "kvviz\u2063answer"
 
 
 class Script(Protocol):
-    """What adds prompts to a run by itself, and is stepped in its place."""
+    """Adds prompts to a run on its own. Its `step` replaces that of the run."""
 
     @property
     def has_work(self) -> bool: ...
@@ -71,14 +71,16 @@ class _History:
 
 
 class ModelRun:
-    """One engine run over an observed model. Not thread-safe, except `frames` and `log`, which any thread may read.
+    """One engine run of an instrumented model. Not thread-safe, except for `frames` and `log`.
 
-    `lock`, when given, is held during each step, so that sessions sharing the weights take turns. `measure_misses`:
-    after a request that hit the prefix cache has its first token, compute its prompt again under a fresh salt, in a
-    pool of its own, and emit `miss_measured`. `storage` (None: as the model caches them) says how
-    entries are stored; `geometry` is what attention reads then. `num_settled` steps are over, frames included.
-    `on_event` receives every event after it is logged. `script`: what plays this run, if it does not play by itself.
-    `live_header`: fields of the header that a recording does without.
+    - `lock`: held during each step, so that sessions with the same weights take turns.
+    - `measure_misses`: after a prefix hit, compute the prompt again with a new salt in a separate pool, and emit
+      `miss_measured`.
+    - `storage`: how entries are stored; None: as the model caches them. `geometry` is what attention then reads.
+    - `num_settled`: number of completed steps, frames included.
+    - `on_event`: called with every event after it is logged.
+    - `script`: what controls this run; None: nothing.
+    - `live_header`: header fields that recordings don't have.
     """
 
     def __init__(
@@ -213,9 +215,9 @@ class ModelRun:
         }
 
     def add_prompt(self, asked: PromptRequest) -> int:
-        """Tokenize a prompt and add it as a request; its id. Raises `RequestError`."""
+        """Tokenize a prompt and add it as a request; returns its id. Raises `RequestError`."""
         if asked.needle:
-            raise RequestError("A needle is hidden in a comparison; start one with lanes first.", code="no_lanes")
+            raise RequestError("A needle needs a comparison; start a run with lanes first.", code="no_lanes")
         if self.tokenizer is None:
             raise RequestError(
                 "This session has no tokenizer; add token ids to its engine directly.", code="no_tokenizer"
@@ -245,7 +247,7 @@ class ModelRun:
         )
 
     def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
-        """See `Engine.fork`, as `Engine` for the next three."""
+        """See `Engine.fork`. The next three methods also correspond to those of `Engine`."""
         return self.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
 
     def set_priority(self, request_id: int, priority: int) -> None:
@@ -275,18 +277,18 @@ class ModelRun:
         return self.frames.store.frames()
 
     def parts(self, header: dict[str, Any]) -> LogParts:
-        """Header, lines and frames up to now. Raises `RequestError` when the beginning of the log is folded away."""
+        """Header, lines and frames up to now. Raises `RequestError` if the start of the log is no longer there."""
         if self.log.first_seq:
             raise RequestError(
-                f"The first {self.log.first_seq:,} records of this log have been folded away, so it cannot be saved "
-                "whole; begin a new log and save it earlier.",
+                f"The first {self.log.first_seq:,} records of this log were dropped, so it can't be saved completely; "
+                "start a new log, and save it earlier.",
                 code="folded",
             )
         lines = self.log.encoded(-1, self.log.head_seq + 1)
         return {**header, "title": _title(lines) or header["title"]}, lines, list(self.recorded_frames())
 
     def snapshot(self) -> Callable[[str | Path], None]:
-        """What has happened up to now, as something that writes itself to a file, in any thread. Raises as `parts`."""
+        """The log up to now, as a function that writes it to a file, from any thread. Raises like `parts`."""
         parts = self.parts(self.header())
         return lambda path: write_recording(Path(path), *parts)
 

@@ -151,7 +151,7 @@ class Jobs:
     async def _run(self, job: Job) -> None:
         try:
             async with self._turn:
-                self._fill(job)  # another job may have computed them meanwhile
+                self._fill(job)  # another job may have computed them in the meantime
                 if job.state == "done":
                     return
                 job.state = "running"
