@@ -463,7 +463,7 @@ class Comparison:
         return next((request for request in running if request.request_id == request_id), None)
 
     def _report_needles(self) -> None:
-        """Of lanes whose own text has ended: whether the hidden word is in it."""
+        """For lanes whose own text has ended, record whether it contains the hidden word."""
         for reference_id, reference in self._reference.tracks.items():
             if reference.needle is None or not reference.has_ended:
                 continue

@@ -288,7 +288,7 @@ def open_performance(
     tokenizer: PreTrainedTokenizerBase,
     make: Callable[..., ModelRun],
 ) -> Performance:
-    """A performance that has not begun. `make(instrumented, tokenizer, config, memory=…)` opens its run.
+    """Prepare a performance. `make(instrumented, tokenizer, config, memory=…)` creates its run.
 
     A scenario with a `dtype` plays its `former` acts with the given weights, and then converts a copy of them.
     """

@@ -94,8 +94,7 @@ class TimingAttack:
     """Plays the attack on a run: call `step` until `has_work` is false. Emits `probe_timed` after each probe.
 
     - `shared`: prompts have no salt; otherwise each tenant has its own.
-    - `seed`: order of the guesses. Half of them (rounded down) are right, so a constant answer is no better than
-      chance.
+    - `seed`: order of the guesses. Half of them (rounded down) are right, so a constant answer gains nothing.
     - `clock`: returns the time to first token of a finished request in µs; by default, the engine's measurement.
     """
 
@@ -193,7 +192,7 @@ def open_timing_attack(
     seed: int = 0,
     num_probes: int = NUM_PROBES,
 ) -> TimingAttack:
-    """An attack that has not begun. `make(instrumented, tokenizer, config, measure_misses=False)` opens its run."""
+    """Prepare an attack. `make(instrumented, tokenizer, config, measure_misses=False)` creates its run."""
     model_run = make(instrumented, tokenizer, TIMING_CONFIG, measure_misses=False)
     return TimingAttack(model_run, shared=shared, seed=seed, num_probes=num_probes)
 

@@ -86,8 +86,8 @@ class Sessions:
     async def find(self, session_id: str | None) -> Session | None:
         """The session with that id, opening a recording if necessary; the default session for None.
 
-        The answer None: wait, the model is loading (and, for the default session, there is no recording). Raises
-        `MissingError` when the id is not known and `RequestError` when the limit is reached.
+        Returns None while the model is loading (for the default session: and if there is no recording). Raises
+        `MissingError` for an unknown id, and `RequestError` if the limit of sessions is reached.
         """
         if session_id is None:
             entries = self.library.entries
@@ -137,7 +137,7 @@ class Sessions:
         return listed
 
     async def add_recording(self, path: Path) -> dict[str, Any]:
-        """Offer an uploaded file. Raises `RecordingError` when it cannot be read; the file is gone then."""
+        """Add an uploaded file. Raises `RecordingError` if it can't be read, and deletes it."""
         await self._free_upload_capacity(path.stat().st_size)
         entry = self.library.add(path)
         try:
@@ -205,7 +205,7 @@ class Sessions:
         await self.end(min(spare, key=self._unwatched_since_s))
 
     async def _free_upload_capacity(self, num_bytes: int) -> None:
-        """Drop the oldest uploads without clients until one more of that size fits."""
+        """Remove the oldest uploads without clients until `num_bytes` more fit."""
         limits = self.limits
         uploads = [entry for entry in self.library.entries if entry.uploaded]
         sizes = {entry.recording_id: self.library.num_bytes(entry) for entry in uploads}
@@ -250,7 +250,7 @@ class Sessions:
         return source
 
     def _on_model(self, run_factory: RunFactory) -> None:
-        """In the loader's thread: the model is here, so make the default live session."""
+        """Create the default live session. Called in the loader's thread."""
         source = self._open_live(run_factory)
         self.loop.call_soon_threadsafe(self._adopt, run_factory, source)
 

@@ -26,7 +26,7 @@ class _Command(Checked):
 
 
 class NewRequest(Checked):
-    """The fields of `PromptRequest`, within their limits."""
+    """The fields of `PromptRequest`, with limits."""
 
     prompt: str
     template: bool | None = None

@@ -75,7 +75,7 @@ class LiveModel(Player, Protocol):
 
 
 class RunFactory(Protocol):
-    """Makes runs of a model with a new log each."""
+    """Creates runs of one model, each with a new log."""
 
     def __call__(self, settings: RunSettings, scenario: str | None = None) -> LiveModel:
         """A run with these settings, or one that plays a scenario. Raises `KvvizError` if they are invalid."""

@@ -93,7 +93,7 @@ class RecordedSource:
 
 
 def _canonical(number: int, line: bytes) -> bytes:
-    """The line, or one that says the same, which begins with `[number,` as those of a live log do."""
+    """The line, or an equivalent one that starts with `[number,` as in a live log."""
     if line.startswith(b"[%d," % number):
         return line
     _, t_us, event = orjson.loads(line)

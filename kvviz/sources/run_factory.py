@@ -1,4 +1,4 @@
-"""The run factory of a loaded model. Importing this module imports no torch; loading the model does."""
+"""Opens the real model of a live source. Importing this module doesn't import torch; loading a model does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_model(model: str | None, dtype: str, *, frame_bytes: int, max_pool_byte
 
 
 def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -> RunFactory:
-    """What makes sessions of a model in memory. Raises `ModelError` when it does not pass the self-check."""
+    """A function that creates runs of a loaded model. Raises `ModelError` if the model fails the self-check."""
     from kvviz.comparison.calibration import CalibratedModel
     from kvviz.comparison.comparison import Comparison
     from kvviz.comparison.lane import lane_choices, parse_lanes

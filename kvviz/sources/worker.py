@@ -25,10 +25,12 @@ logger = logging.getLogger("kvviz")
 class Worker:
     """Runs jobs in order in one thread, and calls `tick` between them.
 
-    `tick()` is called in the thread whenever no job waits; it may do something, and answers after how many seconds it
-    wants to be called again (0: at once, None: not before `wake()`). Work given to `interpose` goes before all jobs,
-    and a long job lets it in with `run_interposed()`. A future raises `KvvizError` whatever went wrong. `yields`: other
-    programs that want a core come first, see docs/decisions/0008.
+    - `tick`: called when no job is waiting. It may do some work, and returns the seconds until its next call (0: at
+      once; None: not before `wake()`).
+    - `yields`: lower the thread's priority, see docs/decisions/0008.
+
+    Work passed to `interpose` runs before all jobs; a long job calls `run_interposed()` to run it in between. Futures raise
+    `KvvizError` for any failure.
     """
 
     def __init__(self, tick: Callable[[], float | None], name: str, *, yields: bool = False) -> None:
@@ -53,11 +55,11 @@ class Worker:
         return self._append(self._jobs, work)
 
     def interpose(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` before the next job, or during a long job when it calls `let_in()`."""
+        """Run `work` before the next job, or during a long job when it calls `run_interposed()`."""
         return self._append(self._interposed, work)
 
     def run_interposed(self) -> None:
-        """Do what has been interposed. Called by a long job, in the thread."""
+        """Run all interposed work. Called in the thread by a long job."""
         while self._interposed:
             self._interposed.popleft()()
 

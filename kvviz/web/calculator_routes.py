@@ -58,7 +58,7 @@ class AskedModel(BaseModel):
 
 
 class CalculatorQuestion(BaseModel):
-    """One to four models, and settings by their names in `kvviz.calculator.Settings`."""
+    """A calculator request: one to four models, and settings by their names in `kvviz.calculator.Settings`."""
 
     model_config = _STRICT
 
@@ -150,7 +150,7 @@ def _answer(reads: Reads, batch: int, card: Card) -> dict[str, Any]:
 
 
 async def _read_question(request: Request) -> CalculatorQuestion:
-    """The body as a question. Raises `RequestError` when it is too large or not in the form of one."""
+    """Parse the body. Raises `RequestError` if it is too large or invalid."""
     body, num_bytes = bytearray(), 0
     async for chunk in request.stream():  # read everything, or the client would not get the response
         num_bytes += len(chunk)

@@ -39,7 +39,7 @@ class Client:
         self._limits = sessions.limits
         self._wake = asyncio.Event()
         self._replies: list[dict[str, Any]] = []
-        self._has_capacity = asyncio.Event()  # few enough replies wait to be sent, so commands are read
+        self._has_capacity = asyncio.Event()  # set while few replies are queued; commands are read only then
         self._has_capacity.set()
         self._num_pending = 0
         self._status = b""

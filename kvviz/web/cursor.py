@@ -55,7 +55,7 @@ class Cursor:
         }
 
     def next_records(self, limit: int) -> RecordBatch | None:
-        """The next records, at most `limit`; empty at the head; None when the log no longer has the next one."""
+        """At most `limit` next records; empty at the head; None if the log no longer has the next record."""
         encoded = self.log.encoded(self.seq, limit)
         if encoded and _seq_of(encoded[0]) != self.seq + 1:
             return None
@@ -70,7 +70,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Some records as one message, encoded once for all clients that are at the same place."""
+    """Several records as one message, encoded once for all clients at the same position."""
 
     num_records: int
     message: str
