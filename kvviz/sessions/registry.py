@@ -61,7 +61,7 @@ class Sessions:
             self.model_status = self._loader.status
 
     async def start(self) -> None:
-        """Begin to load the model and to close what is idle."""
+        """Start loading the model, and closing idle sessions."""
         self.loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._tidy_up()), asyncio.create_task(self._open_first())]
         if self._loader:
@@ -119,7 +119,7 @@ class Sessions:
                 f"Session {whole_id[:80]!r} has no lane {index}; remove the number.",
                 code="no_such_session",
             )
-        if session_id not in self.by_id:  # another client may have opened it meanwhile
+        if session_id not in self.by_id:  # another client may have opened it in the meantime
             session = self.by_id[session_id] = Session(session_id, LaneSource(whole.source, index), self.loop)
             whole.follow(session.notify)
         return self.by_id[session_id]

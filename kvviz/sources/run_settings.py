@@ -1,4 +1,4 @@
-"""Settings of a new log as a page sends them, and the engine's config that follows."""
+"""Settings of a new log, as sent by a page, and the engine's config for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Checked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _restore_whole_numbers(cls, data: Any) -> Any:
-        """Readers of JSON make a float of a whole number beyond 64 bits; whole again, it is measured by its limits."""
+        """JSON readers turn whole numbers beyond 64 bits into floats; turn them back, so the limits apply."""
         if not isinstance(data, dict):
             return data
         return {
@@ -31,9 +31,9 @@ class Checked(BaseModel):
 
 
 class RunSettings(Checked):
-    """Settings of a new log; what is absent keeps its default. `pool_bytes` is an alternative to `num_blocks`.
+    """Settings of a new log. Absent ones have their defaults. With `lanes`, the run is a comparison.
 
-    With `lanes` it is a comparison.
+    `pool_bytes` is an alternative to `num_blocks`.
     """
 
     block_size: int | None = None
@@ -55,7 +55,7 @@ class RunSettings(Checked):
 
 
 def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: int) -> EngineConfig:
-    """The engine's config for these settings. Raises `ConfigError`, with the arithmetic when the pool is too large."""
+    """The engine's config for these settings. Raises `ConfigError`, with the arithmetic if the pool is too large."""
     given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture", "lanes"})
     config = EngineConfig(**given)
     block_bytes = config.block_size * bytes_per_token
@@ -71,7 +71,7 @@ def engine_config(settings: RunSettings, bytes_per_token: int, max_pool_bytes: i
 
 
 def check_pool(config: EngineConfig, bytes_per_token: int, max_pool_bytes: int) -> None:
-    """Raise `ConfigError`, with the arithmetic, when the pool or the host tier would be too large."""
+    """Raise `ConfigError`, with the arithmetic, if the pool or the host tier is too large."""
     block_bytes = config.block_size * bytes_per_token
     host_bytes = config.num_host_blocks * block_bytes
     if host_bytes > max_pool_bytes:

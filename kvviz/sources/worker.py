@@ -29,8 +29,8 @@ class Worker:
       once; None: not before `wake()`).
     - `yields`: lower the thread's priority, see docs/decisions/0008.
 
-    Work passed to `interpose` runs before all jobs; a long job calls `run_interposed()` to run it in between. Futures raise
-    `KvvizError` for any failure.
+    Work passed to `interpose` runs before all jobs; a long job calls `run_interposed()` to run it in between. Futures
+    raise `KvvizError` for any failure.
     """
 
     def __init__(self, tick: Callable[[], float | None], name: str, *, yields: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The server: `create_app(config)` creates the web application, and `serve_app(config)` serves it until it is stopped."""
+"""The server: `create_app(config)` creates the web application, `serve_app(config)` serves it until stopped."""
 
 from __future__ import annotations
 
