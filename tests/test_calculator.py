@@ -795,3 +795,88 @@ def test_a_mixed_model_must_say_which_layers_attend(model_type: str) -> None:
     config = {"model_type": model_type, "num_hidden_layers": 8, "num_attention_heads": 8, "hidden_size": 512}
     with pytest.raises(ModelError, match=f"Only some layers of a {model_type} model have attention"):
         geometry_of_config(config)
+
+
+# Configs that were once refused, or answered wrongly
+
+
+def found(name: str) -> dict[str, Any]:
+    return json.loads((HERE / "found" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "per_token", "parameters"),
+    [
+        ("qwen3-coder-480b", 62 * 2 * 8 * 128 * 2, 480e9),  # no shared expert: a width of 0
+        ("hunyuan-a13b", 32 * 2 * 8 * 128 * 2, 80e9),  # sizes listed by layer
+        ("granite-4.0-1b", 40 * 2 * 4 * 128 * 2, None),  # 0 experts
+        ("longcat-flash", 28 * 2 * (512 + 64) * 2, None),  # two attentions in each layer; 560 B parameters
+        ("dbrx", 40 * 2 * 8 * 128 * 2, None),  # experts in a nested ffn_config; 132 B parameters
+    ],
+)
+def test_a_config_that_was_misread(name: str, per_token: int, parameters: float | None) -> None:
+    subject = Subject.of_config(found(name))
+    assert cache_bytes(subject.geometry, context=1).bytes_per_token == per_token
+    if parameters is None:
+        assert subject.parameters is None
+        answer = calculate([subject], Settings(gpu="h100"))["models"][0]
+        assert answer["capacity"] is None
+        (warning,) = (each for each in answer["warnings"] if "so the capacity can't be calculated" in each)
+        assert "(not understood: " in warning
+    else:
+        assert subject.parameters is not None
+        assert subject.parameters.total == pytest.approx(parameters, rel=0.01)
+
+
+def test_phi4_flash_caches_in_nine_layers() -> None:
+    """Eight layers have a window, one the whole context, and the others reuse it (arXiv:2507.06607)."""
+    geometry = geometry_of_config(found("phi4flash"))
+    assert cache_bytes(geometry, context=32_768).total_bytes == (8 * 512 + 32_768) * 2 * 20 * 64 * 2 == 188_743_680
+
+
+def test_the_refusal_of_t5gemma_counts_its_kv_heads() -> None:
+    with pytest.raises(ModelError, match=f"{26 * 2 * 4 * 256 * 2:,} bytes per token"):
+        geometry_of_config(found("t5gemma"))
+
+
+def test_the_class_in_architectures_names_the_model_type() -> None:
+    config = {name: value for name, value in found("qwen3-coder-480b").items() if name != "model_type"}
+    assert geometry_of_config(config).model_type == "qwen3_moe"
+    with pytest.raises(ModelError, match="encoder"):
+        geometry_of_config({**LLAMA, "model_type": None, "architectures": ["T5ForConditionalGeneration"]})
+
+
+def test_pattern_fields_that_are_not_understood_bound_the_total() -> None:
+    warnings = geometry_of_config({**LLAMA, "model_type": "brand_new", "skip_every": 3}).warnings
+    assert warnings[1].startswith("Not understood: skip_every. The total assumes")
+    warnings = geometry_of_config({**LLAMA, "model_type": "brand_new", "sliding_window": 64}).warnings
+    assert "the total is a lower bound" in warnings[1]
+
+
+#: Fields that only the parameter estimate reads.
+ESTIMATE_FIELDS = (
+    "vocab_size",
+    "intermediate_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "n_shared_experts",
+    "first_k_dense_replace",
+    "decoder_sparse_step",
+    "expert_layer_period",
+    "expert_layer_offset",
+    "mlp_only_layers",
+    "mlp_layer_types",
+    "q_lora_rank",
+    "tie_word_embeddings",
+)
+
+
+@pytest.mark.parametrize("value", [0, None, [], [8] * 4, [1, 2, 3, 4], -(10**18), 10**30, -50, 0.5, "x", {}, True])
+@pytest.mark.parametrize("name", ESTIMATE_FIELDS)
+def test_a_field_of_the_estimate_never_refuses_the_cache(name: str, value: Any) -> None:
+    config = {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "vocab_size": 1_000}
+    subject = Subject.of_config({**config, name: value})
+    assert cache_bytes(subject.geometry, context=1).bytes_per_token == per_token(LLAMA)
+    assert subject.parameters is None or subject.parameters.total > 0

@@ -468,11 +468,11 @@ def test_a_config_that_is_none_is_told(page: Any, server: Running, text: str) ->
 
 def test_a_file_that_is_too_large_is_told(page: Any, server: Running, tmp_path: Path) -> None:
     path = tmp_path / "huge.json"
-    path.write_text(" " * 1_000_001)
+    path.write_text(" " * 8_000_001)
     go(page, server)
     page.locator("#calc-way-config").check()
     page.locator("#calc-file").set_input_files(str(path))
-    shown(page, "#calc-config-fault", "huge.json is too large: 1,000,001 bytes, and the limit is 1,000,000")
+    shown(page, "#calc-config-fault", "huge.json is too large: 8,000,001 bytes, and the limit is 8,000,000")
 
 
 def test_names_stay_text(page: Any, server: Running) -> None:

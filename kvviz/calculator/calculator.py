@@ -16,12 +16,14 @@ from kvviz.calculator.cache import (
     total_formula,
 )
 from kvviz.calculator.capacity import Machine, capacity, stored_bytes, usable_bytes
+from kvviz.calculator.fields import printable
 from kvviz.calculator.gpus import CARDS, find_card
 from kvviz.calculator.layers import FixedState
 from kvviz.calculator.models import MODELS, ListedModel, Subject
 from kvviz.calculator.remedies import remedies
 from kvviz.calculator.settings import DTYPES, MAX_BATCH, Settings, find_dtype
 from kvviz.errors import ConfigError, ModelError
+from kvviz.messages import clipped
 
 #: Maximum number of models per calculation.
 MAX_MODELS = 4
@@ -168,10 +170,15 @@ def _warnings(subject: Subject, settings: Settings, machine: Machine | None) -> 
             f"The context of {settings.context:,} tokens exceeds the maximum of {geometry.name} ({limit:,}); the "
             "results are hypothetical."
         )
+    unread = ", ".join(clipped(printable(name)) for name in subject.unread[:4])
     if machine is not None and subject.parameters is None:
+        reason = f" (not understood: {unread})" if unread else ""
         warnings.append(
-            f"The parameter count of {geometry.name} is unknown, so the capacity can't be calculated; add the count."
+            f"The parameter count of {geometry.name} is unknown{reason}, so the capacity can't be calculated; add the "
+            "count."
         )
+    elif machine is not None and subject.model_id is None and unread:
+        warnings.append(f"Not understood: {unread}. Each step is assumed to read all weights, which may be too many.")
     if machine is not None and subject.parameters is not None and subject.is_estimated:
         count = subject.parameters.total
         warnings.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -19,7 +20,7 @@ ENCODER_DECODERS: frozenset[str] = frozenset(_TYPES["encoder_decoders"])
 #: Default sizes by model type, which a nested config may omit. Source: transformers 5.24.
 DEFAULTS: dict[str, dict[str, int]] = _TYPES["defaults"]
 
-MAX_CONFIG_BYTES = 1_000_000
+MAX_CONFIG_BYTES = 8_000_000
 #: Limits above the values of any real model.
 MAX_LAYERS = 4_096
 MAX_NUMBER = 2**31
@@ -43,8 +44,7 @@ def parse_config(text: str | bytes) -> dict[str, Any]:
     """Parse a config from JSON, including the `Infinity` that transformers writes. Raises `ModelError`."""
     if len(text) > MAX_CONFIG_BYTES:
         raise ModelError(
-            f"The config.json is larger than {MAX_CONFIG_BYTES:,} bytes ({len(text):,}); use a model's unmodified "
-            "config.json.",
+            f"The config.json is larger than {MAX_CONFIG_BYTES:,} bytes; use a model's unmodified config.json.",
             code="too_large",
         )
     try:
@@ -68,7 +68,9 @@ class Fields:
         self.outer = config
         self.values = _text_part(config)
         self.outer_type = self._name_of(config)
-        self.model_type = self._name_of(self.values) or self.outer_type
+        self.model_type = self._name_of(self.values) or self.outer_type or _type_of_architecture(config)
+        #: Names of the fields that were asked for.
+        self.read: set[str] = set()
         #: Sizes that the config omits, from the defaults of its class.
         self.left_out = self._left_out(is_nested=self.values is not config)
         self.values = {**self.left_out, **self.values}
@@ -88,10 +90,12 @@ class Fields:
         return printable(name)
 
     def __contains__(self, name: str) -> bool:
+        self.read.add(name)
         return self.values.get(name) is not None
 
     def get(self, *names: str) -> Any:
         """The first of these fields that is present, or None."""
+        self.read.update(names)
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
     def number(self, *names: str) -> int | None:
@@ -99,6 +103,7 @@ class Fields:
 
         Raises `ModelError` unless it is a whole number of at least 1.
         """
+        self.read.update(names)
         for name in names:
             value = self.values.get(name)
             if value is not None:
@@ -114,6 +119,7 @@ class Fields:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean field. Raises `ModelError` for any other value."""
+        self.read.add(name)
         value = self.values.get(name)
         if value is not None and value not in (True, False):
             raise _wrong(name, "true or false", value)
@@ -125,6 +131,7 @@ class Fields:
         `or_number`: skip fields with a single number for all layers. Raises `ModelError` for anything else, and for
         more than `MAX_LAYERS` items.
         """
+        self.read.update(names)
         for name in names:
             value = self.values.get(name)
             if value is not None and not isinstance(value, list | tuple) and not or_number:
@@ -146,15 +153,31 @@ class Fields:
         if not isinstance(other, Mapping):
             return self
         layer = Fields({})
-        layer.values, layer.model_type = {**self.values, **other}, self.model_type
+        layer.values, layer.model_type, layer.read = {**self.values, **other}, self.model_type, self.read
         return layer
 
     def part(self, name: str) -> Fields:
         """A nested object as `Fields`, empty if it is absent."""
+        self.read.add(name)
         value = self.values.get(name)
         part = Fields({})
         part.values = value if isinstance(value, Mapping) else {}
         return part
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+_TYPE_OF_CLASS = {_squeezed(name): name for name in (*DEFAULTS, *ENCODERS, *ENCODER_DECODERS, *KNOWN_TYPES)}
+_CLASS_ENDINGS = re.compile("(ForCausalLM|ForConditionalGeneration|LMHeadModel|Model)$")
+
+
+def _type_of_architecture(config: Mapping[str, Any]) -> str:
+    """The model type of the class in `architectures`; empty if it isn't known."""
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list | tuple) and names else None
+    return _TYPE_OF_CLASS.get(_squeezed(_CLASS_ENDINGS.sub("", printable(name))), "")
 
 
 def printable(name: Any) -> str:

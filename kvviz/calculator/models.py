@@ -11,7 +11,7 @@ from typing import Any
 
 from kvviz.calculator.cache import cache_bytes
 from kvviz.calculator.layers import Geometry, geometry_of_numbers
-from kvviz.calculator.parameters import Parameters, estimated_parameters, parameters_of
+from kvviz.calculator.parameters import Parameters, estimated_parameters, parameters_of, unread_fields
 from kvviz.calculator.reading import geometry_of_config
 from kvviz.calculator.settings import find_dtype
 from kvviz.config import check_range
@@ -98,12 +98,14 @@ class Subject:
 
     - `parameters`: None if unknown.
     - `is_estimated`: whether `parameters` are estimated from the config.
+    - `unread`: fields of the config's feed-forward layers that aren't understood.
     - `model_id`, `source`, `checked`: from the list; None for other models.
     """
 
     geometry: Geometry
     parameters: Parameters | None = None
     is_estimated: bool = False
+    unread: tuple[str, ...] = ()
     model_id: str | None = None
     source: str | None = None
     checked: str | None = None
@@ -130,6 +132,7 @@ class Subject:
             geometry=geometry,
             parameters=None if total is None else parameters_of(config, total),
             is_estimated=num_parameters is None and total is not None,
+            unread=tuple(unread_fields(config)),
         )
 
     @classmethod

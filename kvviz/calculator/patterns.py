@@ -84,6 +84,8 @@ DEFAULT_WINDOWS = {
     "olmo3": 4_096,
     "cwm": 8_192,
 }
+#: Attention layers in each layer that the config counts. Source: transformers 5.24.
+_ATTENTIONS = {"longcat_flash": 2}
 _LINEAR_INTERVALS = {"qwen3_next": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4, "qwen3_5": 4, "qwen3_5_moe": 4}
 WINDOW_NAMES = ("sliding_window", "sliding_window_size", "attention_window_size")
 LAYER_NAMES = (
@@ -101,7 +103,7 @@ def roles_of(fields: Fields) -> list[Role]:
     """The role of each layer. Raises `ModelError` for a missing number of layers or an unknown layer type."""
     words = _words(fields)
     is_counted_by_list = words is not None and (fields.model_type == "nemotron_h" or not fields.get(*LAYER_NAMES))
-    num_layers = len(words) if words is not None and is_counted_by_list else fields.need(*LAYER_NAMES)
+    num_layers = len(words) if words is not None and is_counted_by_list else _num_layers(fields)
     if num_layers > MAX_LAYERS:
         raise ModelError(
             f"The config must have at most {MAX_LAYERS:,} layers (got {num_layers:,}); use a model's unmodified "
@@ -120,11 +122,18 @@ def roles_of(fields: Fields) -> list[Role]:
         if fields.model_type == "recurrent_gemma":  # it calls windowed attention just attention
             roles = ["sliding" if role == "full" else role for role in roles]
         return roles
-    for rule in (_by_states, _by_chunks, _by_windows):
+    for rule in (_by_halves, _by_states, _by_chunks, _by_windows):
         is_full = rule(fields, num_layers)
         if is_full is not None:
             return is_full
     return ["full"] * num_layers
+
+
+def _num_layers(fields: Fields) -> int:
+    attentions = _ATTENTIONS.get(fields.model_type, 1)
+    if attentions > 1 and (num_layers := fields.number("num_layers")):  # num_hidden_layers counts attention layers
+        return num_layers * attentions
+    return fields.need(*LAYER_NAMES)
 
 
 def _role(word: Any, index: int) -> Role:
@@ -149,6 +158,24 @@ def _words(fields: Fields) -> Sequence[Any] | None:
     if words is None and (numbers := fields.items("attn_type_list")) is not None:
         words = ["full" if number else "linear" for number in numbers]
     return words
+
+
+def _by_halves(fields: Fields, num_layers: int) -> list[Role] | None:
+    """Phi-4 Flash: states and windows in turn, then one layer with full attention, whose cache all others share.
+
+    Source: the model's published code (SambaY, arXiv:2507.06607).
+    """
+    if fields.model_type != "phi4flash":
+        return None
+    period, half = fields.number("mb_per_layer") or 2, num_layers // 2
+    roles: list[Role] = []
+    for index in range(num_layers):
+        is_state = index % period == 0
+        if index <= half + 1:
+            roles.append("state" if is_state else "sliding" if index < half else "full")
+        else:
+            roles.append("none")
+    return roles
 
 
 def _by_states(fields: Fields, num_layers: int) -> list[Role] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from kvviz.calculator.fields import ENCODER_DECODERS, ENCODERS, KNOWN_TYPES, Fields, printable, whole
 from kvviz.calculator.layers import Geometry, RefusedKind, grouped, kind_of
 from kvviz.calculator.patterns import DEFAULT_WINDOWS, WINDOW_NAMES, roles_of
-from kvviz.calculator.shapes import is_shared, layers_of, state_of
+from kvviz.calculator.shapes import KV_HEAD_NAMES, is_shared, layers_of, state_of
 from kvviz.errors import ModelError
 from kvviz.messages import clipped
 
@@ -60,10 +61,11 @@ def _encoder_decoder(fields: Fields) -> str:
     )
     layers = fields.number("num_decoder_layers", "decoder_layers", "num_hidden_layers", "num_layers")
     heads = fields.number("decoder_attention_heads", "num_heads", "num_attention_heads")
+    kv_heads = fields.number(*KV_HEAD_NAMES) or heads
     width = fields.number("d_model", "hidden_size")
     dim = fields.number("d_kv", "head_dim") or (width // heads if width and heads else None)
-    if layers and heads and dim:
-        text += f" ({4 * layers * heads * dim:,} bytes per token of either, in 16 bits)"
+    if layers and kv_heads and dim:
+        text += f" ({4 * layers * kv_heads * dim:,} bytes per token of either, in 16 bits)"
     return text + "; choose a decoder-only model."
 
 
@@ -111,6 +113,46 @@ def geometry_of_config(config: Mapping[str, Any], name: str | None = None) -> Ge
     )
 
 
+#: A field with such a name may say which layers cache what.
+_PATTERN = re.compile(
+    "layer|window|sliding|period|interval|every|pattern|stride|share|skip|cross|mamba|ssm|state|recurrent|conv|linear"
+    "|latent|lora|compress|attn|attention|block_"
+)
+#: Fields with such a name that change no cache.
+_NO_PATTERN = re.compile(
+    "norm|drop|bias|eps|init|scal|rope|token|vocab|quant|dtype|impl|softcap|clip|position|moe|expert|mlp|ffn|max_window"
+    "|output|router|logit|hidden_act|multiplier|q_lora"
+)
+
+
+def _bounds(fields: Fields, groups: Any) -> list[str]:
+    """Sentences on the fields of an unknown model type that may describe its layers but weren't read."""
+    unread = [
+        name
+        for name, value in fields.values.items()
+        if name not in fields.read and _PATTERN.search(name) and not _NO_PATTERN.search(name) and _may_be_pattern(value)
+    ]
+    sentences = []
+    if unread:
+        names = ", ".join(clipped(printable(name)) for name in unread[:4]) + (", …" if len(unread) > 4 else "")
+        sentences.append(
+            f"Not understood: {names}. The total assumes that each layer caches its own entries, so it is an upper "
+            "bound if these fields describe windows, states or shared layers, and a lower bound if a layer has several "
+            "attentions."
+        )
+    if groups and all(group.type == "sliding" for group in groups) and not fields.items("layer_types"):
+        sentences.append(
+            "Each layer was read as having a window, so the total is a lower bound if some layers have full attention."
+        )
+    return sentences
+
+
+def _may_be_pattern(value: Any) -> bool:
+    if isinstance(value, bool | float | str):
+        return isinstance(value, bool) and value
+    return bool(value)
+
+
 def _kind(fields: Fields, roles: Any, groups: Any, state: Any, max_context: int | None, num_states: int) -> Any:
     if num_states and state is None:  # the config doesn't give its size
         return "hybrid_linear" if groups else "ssm"
@@ -150,6 +192,7 @@ def _warnings(fields: Fields, groups: Any, num_states: int, is_unsized: bool, ha
         )
         subject = f"The model type {kind} is unknown" if kind else "The config has no model_type"
         warnings.append(f"{subject}; its standard fields were read as: {read or 'no layer with K and V'}.")
+        warnings.extend(_bounds(fields, groups))
     is_default = fields.model_type in DEFAULT_WINDOWS and not any(name in fields.values for name in WINDOW_NAMES)
     if is_default and any(group.type == "sliding" for group in groups):
         window = DEFAULT_WINDOWS[fields.model_type]
