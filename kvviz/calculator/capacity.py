@@ -66,7 +66,7 @@ class Capacity:
 
 
 def heads_per_gpu(kv_heads: int, gpus: int) -> int:
-    """KV heads per GPU. They are split evenly; with more GPUs than heads, each GPU has a copy of one head."""
+    """KV heads per GPU, rounded up. With more GPUs than heads, each GPU has a copy of one head."""
     return -(-kv_heads // gpus)
 
 

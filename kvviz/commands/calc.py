@@ -60,7 +60,7 @@ def calc(
     dtype: Annotated[
         str, typer.Option(help="Dtype of the cache: fp32, bf16, fp16, fp8, int8, int4, q8_0, q4_0.")
     ] = "bf16",
-    group_size: Annotated[int, whole_option("Values per scale in int8 and int4.")] = 32,
+    group_size: Annotated[int, whole_option("Elements per scale in int8 and int4.")] = 32,
     block_size: BlockSize = 16,
     prefix: Annotated[int, whole_option("Length of the prefix shared by all sequences.")] = 0,
     gpu: Annotated[
@@ -73,8 +73,8 @@ def calc(
     utilisation: Annotated[float, number_option("Fraction of GPU memory to use.")] = 0.9,
     weights_dtype: Annotated[str, typer.Option(help="Dtype of the weights; values as for --dtype.")] = "bf16",
     overhead: Annotated[float, number_option("Memory per GPU reserved for other uses.", "GIB")] = 0.0,
-    host: Annotated[float, number_option("Host memory for offloaded caches; 0: 256.", "GIB")] = 0.0,
-    parameters: Annotated[int | None, whole_option("Number of parameters, if unknown.")] = None,
+    host: Annotated[float, number_option("Host memory for offloaded caches; 0: 256 GiB.", "GIB")] = 0.0,
+    parameters: Annotated[int | None, whole_option("Parameter count, instead of the listed or estimated one.")] = None,
     layers: Annotated[int | None, whole_option("Custom geometry: layers with a KV cache.")] = None,
     kv_heads: Annotated[int | None, whole_option("Custom geometry: KV heads.")] = None,
     head_dim: Annotated[int | None, whole_option("Custom geometry: head dimension.")] = None,
