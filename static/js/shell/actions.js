@@ -1,13 +1,13 @@
 /**
- * What a person can do, whatever they do it with. At the head, play and step command the engine; behind it they only
- * move this window's cursor and cost the engine nothing.
+ * User actions, from any input. At the head, play and step command the engine. Before it, they only move this window's
+ * cursor and don't affect the engine.
  */
 import { SPEEDS } from '../core/timeline.js';
 import { LENSES, THEMES, VIEWS } from '../ui/store.js';
 /** @import { Ctx } from '../core/types.d.ts' */
 /** @import { Transport } from './transport.js' */
 
-/** A branch at the end of an answer goes on for so many tokens. */
+/** New tokens of a branch at the end of an answer. */
 const BRANCH_TOKENS = 16;
 
 export class Actions {
@@ -15,9 +15,9 @@ export class Actions {
   constructor(ctx, transport) {
     this.ctx = ctx;
     this.transport = transport;
-    /** The engine goes as fast as it can. */
+    /** The engine runs without a speed limit. */
     this.fullSpeed = false;
-    /** The engine was playing when this window paused: reaching the head by play lets it go on. */
+    /** The engine was playing when this window paused; it continues when playback reaches the head. */
     this.resumeAtHead = false;
     /** @type {(error: Error) => void} */
     this.onError = () => undefined;
@@ -27,7 +27,7 @@ export class Actions {
     });
   }
 
-  /** Does an engine listen to this window? */
+  /** Whether an engine accepts commands from this window. */
   get engineListens() {
     return this.transport.state === 'open' && (this.ctx.log.header?.capabilities.includes('commands') ?? false);
   }
@@ -36,13 +36,13 @@ export class Actions {
     return this.engineListens && (this.transport.status?.play.playing ?? false);
   }
 
-  /** Is anything waiting or running at the head? */
+  /** Whether any request is waiting or running at the head. */
   get hasWork() {
     const { keyframes, head } = this.ctx.timeline;
     return keyframes.at(head).unfinished.length > 0;
   }
 
-  /** Does the play button show a pause? */
+  /** Whether the play button shows a pause. */
   get isPlaying() {
     return this.ctx.timeline.playing || (this.ctx.timeline.pinned && this.enginePlays);
   }
@@ -57,8 +57,11 @@ export class Actions {
     }
   }
 
-  /** Branch off a request: its tokens before `position`, then this one; null samples it again. The branch is shown, at the head.
-   * @param {import('../core/types.d.ts').Request} request @param {number} position @param {number|null} tokenId */
+  /**
+   * Branches off a request: its tokens before `position`, then this one; null samples again. The branch is shown, at
+   * the head.
+   * @param {import('../core/types.d.ts').Request} request @param {number} position @param {number|null} tokenId
+   */
   async fork(request, position, tokenId) {
     const used = position - request.promptLength + 1;
     const more = used >= request.maxNewTokens ? { max_new_tokens: used + BRANCH_TOKENS } : {};
@@ -71,7 +74,7 @@ export class Actions {
     if (stood && !this.enginePlays) this.playEngine();
   }
 
-  /** Play has come to the head: from here on a live log is followed. */
+  /** Playback has reached the head; from here on, a live log is followed. */
   #reachedHead() {
     const { timeline, log } = this.ctx;
     if (log.kind !== 'live') return;
@@ -98,7 +101,7 @@ export class Actions {
     }
   }
 
-  /** Let the engine run at this window's speed; the cursor follows. */
+  /** Runs the engine at this window's speed; the cursor follows. */
   playEngine() {
     if (!this.hasWork) {
       this.ctx.ui.set({ drawerOpen: true });
@@ -109,14 +112,17 @@ export class Actions {
     void this.command({ command: 'play' });
   }
 
-  /** A scenario has begun: the engine goes on at this window's speed, until its work ends. */
+  /** A scenario has started: the engine runs at this window's speed until its work ends. */
   playScenario() {
     this.#sendRate();
     void this.command({ command: 'play' });
   }
 
-  /** What a view has begun: the engine goes on at this window's speed, which is `speed` from here on when one is given (null: as fast
-   * as it can). The caller tells what fails. @param {number|null} [speed] */
+  /**
+   * A view has started a run: the engine runs at this window's speed, which becomes `speed` if one is given (null: no
+   * limit). The caller reports failures.
+   * @param {number|null} [speed]
+   */
   async run(speed) {
     if (speed !== undefined) this.#take(speed);
     await this.ctx.send(this.#rate());
@@ -155,7 +161,7 @@ export class Actions {
     this.ctx.timeline.seek(this.ctx.timeline.first);
   }
 
-  /** To the head, and with it from now on. */
+  /** Moves to the head and follows it. */
   live() {
     const { timeline, log } = this.ctx;
     if (log.kind === 'live') timeline.pin();

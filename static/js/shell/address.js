@@ -1,12 +1,12 @@
-/** The address of this state: session, step and place in it, and what `ui` holds. Written when things settle. */
+/** The URL of this state: session, step, position within it, and the contents of `ui`. Written once things settle. */
 
 /** @import { Ui } from '../ui/store.js' */
 /** @import { Timeline } from '../core/timeline.js' */
 /** @import { Log } from '../core/log.js' */
 
-/** Browsers refuse addresses that are written too often. */
+/** Browsers reject URLs that are written too often. */
 const WAIT_MS = 400;
-/** Id of the live session that every page without a session of its own joins. */
+/** Id of the live session that every page without its own session joins. */
 const SHARED_SESSION = 'live';
 
 export class Address {
@@ -17,14 +17,14 @@ export class Address {
     this.log = log;
     /** Session that the link names, or null for the server's default. @type {string|null} */
     this.session = null;
-    /** Where the link points, until that part of the log is here. @type {{step: number, progress: number}|null} */
+    /** The position in the link, until that part of the log has arrived. @type {{step: number, progress: number}|null} */
     this.wanted = null;
-    /** Head of the log when it was opened; a cursor without a link starts by it. */
+    /** Head of the log when it was opened; without a link, the cursor starts there. */
     this.openedAt = -1;
     this.timer = 0;
     /** @type {string|null} */
     this.logId = null;
-    /** The cursor has not been put where it starts. */
+    /** The cursor isn't at its starting position yet. */
     this.opening = false;
   }
 
@@ -39,7 +39,7 @@ export class Address {
     this.ui.load(query, matchMedia('(max-width: 760px)').matches);
   }
 
-  /** Another session was chosen: the link's place is no place in it. @param {string|null} session null: the default one */
+  /** Another session was chosen, so the link's position doesn't apply. @param {string|null} session null: the default one */
   forget(session) {
     this.wanted = null;
     this.session = session;
@@ -53,7 +53,7 @@ export class Address {
     this.opening = true;
   }
 
-  /** Put the cursor where the link says, or where a log of this kind starts, once those records are here. */
+  /** Moves the cursor to the link's position, or to the start for this kind of log, once those records have arrived. */
   settle() {
     const { log, timeline, wanted } = this;
     if (!this.opening) return;
@@ -67,7 +67,7 @@ export class Address {
       if (log.lastSeq < this.openedAt) return;
       this.opening = false;
       const ended = log.header?.lane ? log.marks.find((mark) => mark.kind === 'finish') : undefined;
-      if (ended) timeline.seek(Math.max(timeline.first, ended.step - 1), 0); // while a lane still holds its entries, which are what it is opened for
+      if (ended) timeline.seek(Math.max(timeline.first, ended.step - 1), 0); // while a lane still holds its entries, the reason to open it
       else timeline.pin();
     } else if (timeline.head > timeline.first) {
       this.opening = false;

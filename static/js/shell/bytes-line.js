@@ -1,4 +1,4 @@
-/** Cache bytes over steps as a small line: a picture of one series, with its end figures in its name. */
+/** Cache bytes over steps as a small line; its accessible name has the first and last value. */
 import { strings } from '../strings/main.js';
 import { svg } from '../ui/dom.js';
 import { bytes, fill } from '../ui/format.js';

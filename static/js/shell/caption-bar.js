@@ -10,7 +10,7 @@ import { sentence } from './segments.js';
 /** @import { Ctx, Scene } from '../core/types.d.ts' */
 /** @import { Popover } from '../ui/popover.js' */
 
-/** At most one line to the live region in this time while playing. */
+/** At most one line goes to the live region in this time during playback. */
 const SAY_MS = 2000;
 
 export class CaptionBar {
@@ -35,7 +35,7 @@ export class CaptionBar {
       h('div', { class: 'figures' }, this.prefill.root, this.token.root, this.cache.root, this.work.root),
     );
     this.key = '';
-    /** What the text was made for. */
+    /** What the text was built for. */
     this.moment = '';
     this.figureKey = '';
     this.said = '';
@@ -71,7 +71,7 @@ export class CaptionBar {
     }
   }
 
-  /** What a person can do now: before the first step of a live log, and when nothing is left to compute.
+  /** What the user can do now: before the first step of a live log, and when there is nothing left to compute.
    * @param {Scene} scene @param {boolean} moving */
   #hint(scene, moving) {
     const { timeline, strings, ui } = this.ctx;
@@ -109,7 +109,8 @@ export class CaptionBar {
     setText(this.cache.label, fill(caption.figureCache, { letter: request?.letter ?? '' }));
   }
 
-  /** What was computed first, then what it would have been the other way: in a lane without a cache, with one. @param {import('../core/types.d.ts').Request|null} request */
+  /** The measured count first, then the alternative: without a cache or, in a lane without one, with a cache.
+   * @param {import('../core/types.d.ts').Request|null} request */
   #work(request) {
     const { log, strings } = this.ctx;
     const { caption } = strings;
@@ -137,7 +138,7 @@ export class CaptionBar {
   }
 }
 
-/** The part of a step that a sentence is about; a layer's own only when somebody has time to read it.
+/** The part of a step that a sentence is about; a single layer only if there is time to read it.
  * @param {Scene} scene @param {boolean} moving @returns {string} */
 function momentOf(scene, moving) {
   const { step, progress } = scene;

@@ -1,4 +1,4 @@
-/** What the inspector says about one selected thing. Each kind is one function from the scene to elements. */
+/** The inspector's description of a selected thing. Each kind is one function from the scene to elements. */
 import { isAhead } from '../core/phases.js';
 import { blockState, conversation, entryBytes, filledSlots, goneHeads, missOf, ownersOf, placeOf, tableOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
@@ -13,7 +13,7 @@ import { vectorsOf } from './vectors.js';
 
 const TOP = 5;
 
-/** What a description may look at: the scene, and the world at its moment. @typedef {{scene: Scene, world: World, ctx: Ctx}} Look */
+/** The input of a description: the scene, and the world at its moment. @typedef {{scene: Scene, world: World, ctx: Ctx}} Look */
 
 /** @param {Selection} selection @param {Scene} scene @param {World} world @param {Ctx} ctx @returns {Node[]} */
 export function detailsOf(selection, scene, world, ctx) {

@@ -1,4 +1,4 @@
-/** Request controls and settings, in a drawer that opens from the left. Nothing here is needed to see the cache at work. */
+/** Request controls and settings, in a drawer on the left. Watching the cache doesn't need it. */
 import { hasNoModel } from '../core/selectors.js';
 import { strings } from '../strings/main.js';
 import { h, icon, PATHS, replace, setText } from '../ui/dom.js';
@@ -105,7 +105,7 @@ export class Drawer {
     return configOf(this.fields);
   }
 
-  /** Do the settings ask for another engine than the one that runs? */
+  /** Whether the settings differ from those of the running engine. */
   #needsStart() {
     const { header } = this.ctx.log;
     return header !== null && asksForAnother(this.fields, header);
@@ -141,12 +141,13 @@ export class Drawer {
     return fault === null;
   }
 
-  /** Does a request wait that nobody has seen at work? */
+  /** Whether a request is waiting that hasn't run yet. */
   get #isPristine() {
     return this.ctx.timeline.head === 0 && this.actions.hasWork;
   }
 
-  /** Add the prompt and let the engine go on; with other settings in a new log. @param {boolean} continues @param {boolean} [fresh] */
+  /** Adds the prompt and lets the engine continue, or, with other settings, starts a new log.
+   * @param {boolean} continues @param {boolean} [fresh] */
   async run(continues, fresh = false) {
     if (this.busy || !this.#valid()) return;
     const last = continues ? this.#lastFinished() : null;
@@ -241,7 +242,7 @@ export class Drawer {
     if (request) void this.actions.command({ command: 'cancel', request_id: request.id });
   }
 
-  /** The request that is shown if it has not ended, else the first that has not. */
+  /** The shown request if it hasn't finished, else the first that hasn't. */
   #running() {
     const { timeline, ui } = this.ctx;
     const world = timeline.keyframes.at(timeline.head);
@@ -271,7 +272,7 @@ export class Drawer {
     this.#controls(status);
   }
 
-  /** Close because something runs now: Space pauses it, so that is where the focus goes. */
+  /** Closes the drawer because a request runs now. Space pauses it, so the focus moves there. */
   #leave() {
     if (this.root.contains(document.activeElement)) /** @type {HTMLElement|null} */ (document.querySelector('.play-button'))?.focus();
     this.ctx.ui.set({ drawerOpen: false, requestId: null });

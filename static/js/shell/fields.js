@@ -1,4 +1,4 @@
-/** The inputs of the drawer by name: building, reading and checking them. */
+/** The inputs of the drawer by name: build, read and check them. */
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -20,7 +20,8 @@ export class Fields {
     return h('div', { class: 'field' }, h('label', { for: input.id }, spec.label), input);
   }
 
-  /** A whole number from `low` to `high`; NaN leaves it empty, which is allowed then. @param {string} name @param {string} label @param {number} value @param {number} low @param {number} high @param {string} [hint] */
+  /** A whole number from `low` to `high`. NaN leaves the field empty and allows that.
+   * @param {string} name @param {string} label @param {number} value @param {number} low @param {number} high @param {string} [hint] */
   whole(name, label, value, low, high, hint) {
     return this.number({ name, label, value, low, high, step: 1, whole: true, optional: Number.isNaN(value), hint });
   }
@@ -65,7 +66,8 @@ export class Fields {
     else input.value = value === null ? '' : String(value);
   }
 
-  /** What is wrong with the first input that is; it gets the focus, and what hides it opens. @param {HTMLElement} root @returns {string|null} */
+  /** The error of the first invalid input. It gets the focus, and the section that hides it opens.
+   * @param {HTMLElement} root @returns {string|null} */
   fault(root) {
     for (const input of this.inputs.values()) {
       if (input.checkValidity()) continue;

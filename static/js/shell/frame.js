@@ -1,4 +1,4 @@
-/** The only owner of requestAnimationFrame: one callback a frame, and only while somebody needs it. */
+/** The only user of requestAnimationFrame: one callback per frame, and only while a frame is requested. */
 
 export class FrameLoop {
   /** @param {(dt: number) => boolean} work called with milliseconds since the last frame; returns whether to go on */
@@ -13,7 +13,7 @@ export class FrameLoop {
     this.tick = this.tick.bind(this);
   }
 
-  /** Ask for a frame. Safe to call at any time. */
+  /** Requests a frame. Safe to call at any time. */
   request() {
     if (this.handle === 0) this.handle = requestAnimationFrame(this.tick);
   }

@@ -1,4 +1,4 @@
-/** Which query head reads through which KV head, as a small picture. */
+/** Which query head reads which KV head, as a small picture. */
 import { strings } from '../strings/main.js';
 import { svg, h } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -6,7 +6,8 @@ import { fill } from '../ui/format.js';
 const WIDTH = 288;
 const MAX_DRAWN = 32;
 
-/** The last picture, shown again while nothing of it changes. @type {{model: import('../core/types.d.ts').ModelHeader, chosen: number|null, element: HTMLElement}|null} */
+/** The last picture, reused while nothing in it changes.
+ * @type {{model: import('../core/types.d.ts').ModelHeader, chosen: number|null, element: HTMLElement}|null} */
 let last = null;
 
 /** @param {import('../core/types.d.ts').ModelHeader} model @param {number|null} chosen query head @returns {HTMLElement} */

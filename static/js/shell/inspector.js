@@ -1,6 +1,6 @@
 /**
- * The inspector: whatever is selected or hovered, with the arithmetic filled in, and below it the cache of the request
- * with a small line of bytes over steps. The same content as the picture's, as text and tables.
+ * The inspector: the selected or hovered thing with its arithmetic, and below it the request's cache with a small line
+ * of bytes over steps. It has the picture's content as text and tables.
  */
 import { isAhead } from '../core/phases.js';
 import { shownRequest, storedTokens } from '../core/selectors.js';
@@ -11,7 +11,7 @@ import { bytesLine } from './bytes-line.js';
 import { detailsOf } from './details.js';
 /** @import { Ctx, Scene, Selection } from '../core/types.d.ts' */
 
-/** While time runs the details follow at this pace. */
+/** During playback, the details update at this rate. */
 const MOVING_MS = 400;
 
 export class Inspector {

@@ -1,12 +1,10 @@
-/** Keys by `event.code`, so that they work on every layout, and the list of them, where each row also works by click. */
+/** Shortcuts by `event.code`, so that they work on every layout, and their list, where each row also works by click. */
 import { h, icon, PATHS, replace } from '../ui/dom.js';
 import { LENSES } from '../ui/store.js';
 /** @import { Ctx } from '../core/types.d.ts' */
 /** @import { Actions } from './actions.js' */
-/**
- * `codes` without modifiers; `shift` needs Shift. `own`: a focused button keeps this key for itself.
- * @typedef {{codes: string[], shift?: boolean, group: 'time'|'picture'|'screen', text: string, run: (code: string, repeat: boolean) => void, click?: (() => void)|null, named?: string}} Binding
- */
+/** `codes` without modifiers; `shift` needs Shift. `own`: a focused button handles this key itself.
+ * @typedef {{codes: string[], shift?: boolean, group: 'time'|'picture'|'screen', text: string, run: (code: string, repeat: boolean) => void, click?: (() => void)|null, named?: string}} Binding */
 
 const OWN_KEYS = new Set(['Space', 'Enter', 'ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown', 'Home', 'End', 'PageUp', 'PageDown']);
 
@@ -17,7 +15,7 @@ export class Keys {
     this.ctx = ctx;
     this.escape = escape;
     this.bindings = this.#bindings(actions);
-    /** Glyphs of this keyboard's layout by code, where the browser tells. @type {Map<string, string>} */
+    /** Labels of this keyboard layout by code, if the browser provides them. @type {Map<string, string>} */
     this.glyphs = new Map();
     document.addEventListener('keydown', (event) => this.#key(event));
     void this.#layout();
@@ -71,7 +69,7 @@ export class Keys {
     binding.run(event.code, event.repeat);
   }
 
-  /** The signs that are printed on this person's keys. */
+  /** The labels printed on this keyboard. */
   async #layout() {
     try {
       const keyboard = /** @type {any} */ (navigator).keyboard;
@@ -130,7 +128,7 @@ export class Keys {
   }
 }
 
-/** Does the focused element need this key itself? @param {Element} target @param {string} code */
+/** Whether the focused element handles this key itself. @param {Element} target @param {string} code */
 function ownsKey(target, code) {
   if (code === 'Space' || code === 'Enter') return target.closest('button, a, summary, [role="option"], [role="listbox"], [role="tab"]') !== null;
   return target.closest('[role="slider"], [role="listbox"], [role="tablist"], [role="grid"], [role="radiogroup"], [role="application"]') !== null;

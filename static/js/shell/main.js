@@ -1,4 +1,4 @@
-/** Wires the page: stores, transport, the fixed parts of the screen, the stage, and the one loop that draws them. */
+/** Wires the page together: stores, transport, the fixed parts of the screen, the stage, and the one loop that draws them. */
 import { Frames, MAX_COLUMNS } from '../core/frames.js';
 import { Log } from '../core/log.js';
 import * as selectors from '../core/selectors.js';
@@ -24,10 +24,10 @@ import { Banner, TopBar } from './topbar.js';
 import { Transport } from './transport.js';
 /** @import { Ctx } from '../core/types.d.ts' */
 
-/** Milliseconds of a frame that may go into folding ahead. */
+/** Milliseconds of a frame for folding ahead. */
 const FOLD_MS = 4;
 const FOLD_IDLE_MS = 24;
-/** From here on, as in the style sheet, the inspector lies over the picture and is opened when it is wanted. */
+/** Up to this width, as in the stylesheet, the inspector covers the picture and opens on demand. */
 const NARROW = '(max-width: 760px)';
 
 class App {
@@ -37,7 +37,7 @@ class App {
     const ui = new Ui();
     const frames = new Frames(log);
     this.address = new Address(ui, timeline, log);
-    /** Live log whose server went away. @type {string|null} */
+    /** Live log whose server is unreachable. @type {string|null} */
     this.lostLog = null;
     this.address.load();
     applyLooks(ui);
@@ -59,11 +59,11 @@ class App {
     this.drawer = new Drawer(byId('drawer'), this.ctx, this.actions, (session) => (session === null ? this.takeover.go() : this.openSession(session)));
     this.keys = new Keys(byId('keys'), this.ctx, this.actions, () => this.escape());
     this.loop = new FrameLoop((dt) => this.frame(dt));
-    /** What the fixed parts have to look at again. @type {Set<string>} */
+    /** What the fixed parts must update. @type {Set<string>} */
     this.stale = new Set(['all']);
     this.frameArrived = false;
     this.wasFolded = false;
-    /** Is it not known yet what there is to show? @type {boolean|null} */
+    /** Whether it isn't known yet what to show. @type {boolean|null} */
     this.waits = null;
     this.#wire();
   }
@@ -126,7 +126,7 @@ class App {
     this.#mark('theme');
   }
 
-  /** Another layer or request was chosen: its frames are wanted now. */
+  /** Another layer or request was chosen, so its frames are needed. */
   #wishChanged() {
     const { ui, frames } = this.ctx;
     frames.setLayer(ui.layer);
@@ -135,7 +135,7 @@ class App {
     this.transport.subscribe(ui.layer, MAX_COLUMNS, ui.requestId);
   }
 
-  /** A log begins: layers and requests of the former one mean nothing now. */
+  /** A log starts: layers and requests of the previous one don't apply. */
   #begun() {
     const { log, ui, frames } = this.ctx;
     const last = (log.header?.model.num_layers ?? 1) - 1;
@@ -157,7 +157,7 @@ class App {
     this.#mark('status');
   }
 
-  /** The line is cut: the server is gone, or it serves the page and refuses the websocket. */
+  /** The connection is lost: the server is unreachable, or it serves the page but rejects the websocket. */
   async #closed() {
     const { transport, banner } = this;
     const again = [{ label: strings.banner.retry, run: () => transport.retry() }];
@@ -248,8 +248,11 @@ class App {
     return moving || !folded || again || this.stale.size > 0;
   }
 
-  /** Until a log and its first request are here, or it is known that there are none, a line stands for the picture: an
-   * empty cache would be told as a fact. @param {import('../core/types.d.ts').Scene} scene */
+  /**
+   * Until a log and its first request have arrived, or there are known to be none, the picture is replaced by a line
+   * of text, because an empty cache would look like a fact.
+   * @param {import('../core/types.d.ts').Scene} scene
+   */
   #await(scene) {
     const { log } = this.ctx;
     const model = this.transport.status?.model.state;
@@ -265,7 +268,8 @@ class App {
     boot.hidden = !waits || this.transport.state === 'lost';
   }
 
-  /** The fixed parts. Most frames only move progress. @param {import('../core/types.d.ts').Scene} scene @param {boolean} moving @returns {boolean} */
+  /** The fixed parts of the screen. Most frames change only the progress.
+   * @param {import('../core/types.d.ts').Scene} scene @param {boolean} moving @returns {boolean} */
   #shell(scene, moving) {
     const { stale, transport } = this;
     const changed = stale.size > 0;
@@ -301,5 +305,5 @@ function applyLooks(ui) {
 document.title = strings.pageTitle;
 const app = new App();
 app.start();
-/** For tests and measurements: the stores, never written from outside. */
+/** The stores, for tests and measurements. Don't change them from outside. */
 Object.defineProperty(window, 'kvviz', { value: app });

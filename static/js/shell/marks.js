@@ -1,9 +1,9 @@
-/** Marks of rare events on the timeline: each kind has a form of its own, and a colour that is not needed to tell it. */
+/** Marks of rare events on the timeline: each kind has its own shape, so its colour isn't needed to recognise it. */
 
 /** @typedef {import('../core/log.js').Mark['kind']} MarkKind */
 /** @import { Palette } from '../ui/palette.js' */
 
-/** From common to rare: the rarer one is drawn on top. @type {MarkKind[]} */
+/** From common to rare; rarer marks are drawn on top. @type {MarkKind[]} */
 const ORDER = ['hit', 'finish', 'window', 'forgotten', 'reset', 'eviction', 'fork', 'copy', 'preemption', 'differs'];
 
 /** @type {Record<MarkKind, string>} */
@@ -52,7 +52,7 @@ function diamond(g, x) {
   g.closePath();
 }
 
-/** Somebody is put out. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
+/** A preemption. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
 function cross(g, palette, x) {
   g.moveTo(x - 4, 1);
   g.lineTo(x + 4, 9);
@@ -76,7 +76,7 @@ function twoSheets(g, palette, x) {
   g.fill();
 }
 
-/** One line that becomes two. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
+/** One line that splits into two. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
 function branch(g, palette, x) {
   g.moveTo(x, 10);
   g.lineTo(x, 5.5);
@@ -86,7 +86,7 @@ function branch(g, palette, x) {
   outlined(g, palette, 2);
 }
 
-/** An entry that is not there any more. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
+/** A dropped entry. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} x */
 function hollow(g, palette, x) {
   g.rect(x - 3, 2, 6, 6);
   outlined(g, palette, 1.5);
@@ -103,7 +103,8 @@ function unequal(g, palette, x) {
   outlined(g, palette, 1.8);
 }
 
-/** Stroke the path so that it stands out from marks below it. @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} width */
+/** Strokes the path so that it is visible over the marks below it.
+ * @param {CanvasRenderingContext2D} g @param {Palette} palette @param {number} width */
 function outlined(g, palette, width) {
   const color = g.strokeStyle;
   g.strokeStyle = palette.css('ground');

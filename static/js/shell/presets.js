@@ -1,4 +1,4 @@
-/** Good examples: a prompt with the settings that make something visible. `config` starts a new log when it differs. */
+/** Example prompts with settings that show one effect each. A different `config` starts a new log. */
 
 /**
  * @typedef {{name: 'sky'|'small'|'again'|'tiny', config: Record<string, number|boolean>, prompts: string[], maxNewTokens: number}} Preset

@@ -1,4 +1,4 @@
-/** The settings of a run: sizes of the cache, and how many requests share it. Another choice needs a new log. */
+/** The settings of a run: cache sizes, and how requests share the cache. A change needs a new log. */
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
 /** @import { Header } from '../core/types.d.ts' */
@@ -6,7 +6,7 @@ import { h } from '../ui/dom.js';
 
 const text = strings.drawer;
 
-/** What an engine does when it is not told. @type {Record<string, number|boolean|string|null>} */
+/** The engine's defaults. @type {Record<string, number|boolean|string|null>} */
 const DEFAULTS = { max_running: 8, token_budget: null, chunked_prefill: true, order: 'fcfs', preemption: 'recompute', eviction: 'lru', num_host_blocks: 0, offload: false };
 const MAX_SEED = 2 ** 53 - 1;
 
@@ -28,7 +28,7 @@ export function manyFields(fields) {
   ];
 }
 
-/** What the run of a header was told; undefined where the header does not say. @param {Header} header @returns {Record<string, any>} */
+/** The settings in a header; undefined if the header doesn't have them. @param {Header} header @returns {Record<string, any>} */
 function toldBy({ scheduler, policies, pool }) {
   const automatic = scheduler.prefill_chunk + scheduler.max_running - 1;
   return {
@@ -45,7 +45,7 @@ function valueOf(fields, name) {
   return typeof value === 'string' ? fields.input(name).value : fields.value(name);
 }
 
-/** `start.config`: what an engine would do anyway is left out. @param {Fields} fields @returns {Record<string, number|boolean|string|null>} */
+/** `start.config` without default values. @param {Fields} fields @returns {Record<string, number|boolean|string|null>} */
 export function configOf(fields) {
   /** @type {Record<string, number|boolean|string|null>} */
   const config = {
@@ -59,7 +59,7 @@ export function configOf(fields) {
   return config;
 }
 
-/** Do the settings ask for another engine than the one that runs? @param {Fields} fields @param {Header} header @returns {boolean} */
+/** Whether the settings differ from those of the running engine. @param {Fields} fields @param {Header} header @returns {boolean} */
 export function asksForAnother(fields, header) {
   const config = configOf(fields);
   const told = toldBy(header);
@@ -69,7 +69,7 @@ export function asksForAnother(fields, header) {
     || Object.keys(DEFAULTS).some((name) => valueOf(fields, name) !== (told[name] === undefined ? DEFAULTS[name] : told[name]));
 }
 
-/** Fill the inputs from the run that is there. @param {Fields} fields @param {Header} header */
+/** Fills the inputs from the current run. @param {Fields} fields @param {Header} header */
 export function showRun(fields, header) {
   fields.set('block_size', header.pool.block_size);
   fields.set('num_blocks', header.pool.num_blocks);

@@ -1,11 +1,11 @@
-/** The named scenarios: live, the engine runs one in a new log; otherwise its recording is opened, where there is one. */
+/** The named scenarios. Live, the engine runs one in a new log; otherwise its recording is opened, if there is one. */
 import { strings } from '../strings/main.js';
 import { h, setText } from '../ui/dom.js';
 /** @import { Ctx, LensName } from '../core/types.d.ts' */
 /** @typedef {keyof typeof strings.drawer.scenario} ScenarioName */
 /** @typedef {{id: string, session_id: string}} Recording */
 
-/** The lens in which it is seen best. @type {Record<ScenarioName, LensName>} */
+/** The lens that shows it best. @type {Record<ScenarioName, LensName>} */
 export const SCENARIOS = {
   shared_prompt: 'pages', changed_letter: 'pages', changed_dtype: 'pages', long_prompt_chunked: 'batch', long_prompt_whole: 'batch', preempt_recompute: 'batch',
   preempt_swap: 'batch', fork_tree: 'pages', offload: 'pages', twelve_users: 'batch', tenant_salts: 'pages',

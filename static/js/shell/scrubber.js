@@ -54,7 +54,7 @@ export class Scrubber {
     this.drawKey = '';
     this.dragging = false;
     this.speedKey = '';
-    /** What the slider says now. */
+    /** The slider's current text. */
     this.valueNow = -1;
     this.valueMax = -1;
     this.spoken = '';
@@ -202,7 +202,7 @@ export class Scrubber {
     }
   }
 
-  /** Ticks and marks; again only when there are more of them or they look different. */
+  /** Ticks and marks, redrawn only if there are more of them or they look different. */
   #draw() {
     const { timeline, log, palette } = this.ctx;
     const { width, height } = this;
@@ -248,7 +248,7 @@ export class Scrubber {
     const { timeline, log, palette } = this.ctx;
     const { tick } = this;
     let last = '';
-    // What is rarer is drawn over what is not.
+    // Rarer marks are drawn over common ones.
     for (const mark of [...log.marks].sort((a, b) => rankOf(a.kind) - rankOf(b.kind))) {
       if (mark.step > timeline.head) continue;
       const x = Math.round((mark.step - timeline.first - 0.5) * tick);

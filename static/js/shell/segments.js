@@ -1,4 +1,4 @@
-/** Sentences as elements: K and V in their colours, glossary terms with a dotted line, things that light up their twins. */
+/** Sentences as elements: K and V in their colours, glossary terms with a dotted underline, and linked things that highlight each other. */
 import { strings } from '../strings/main.js';
 import { h } from '../ui/dom.js';
 import { tokenText } from '../ui/token.js';

@@ -1,4 +1,4 @@
-/** The stage holds one lens at a time, loads it when it is first wanted, and tells it what moved. */
+/** The stage shows one lens at a time, loads it when it is first opened, and updates it. */
 import { reasonOf } from '../ui/ask.js';
 import { h, replace, setText } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -33,7 +33,7 @@ export class Stage {
     /** @type {Set<Dirty>} */
     this.dirty = new Set(EVERYTHING);
     this.described = '';
-    /** Draws that failed one after the other. */
+    /** Number of draws that failed in a row. */
     this.numFailures = 0;
     this.description = h('p', { class: 'visually-hidden', id: 'stage-description' });
     root.setAttribute('aria-describedby', 'stage-description');
@@ -82,8 +82,7 @@ export class Stage {
     }
   }
 
-  /** A lens that fails once may recover with the next scene; one that goes on failing is replaced by a sentence.
-   * @param {unknown} error */
+  /** A lens that fails once may recover with the next scene. One that keeps failing is replaced by a message. @param {unknown} error */
   #failed(error) {
     console.error(error);
     this.dirty = new Set(EVERYTHING);

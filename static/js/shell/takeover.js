@@ -1,14 +1,14 @@
 /**
- * From the recording to the live model: a chip offers it once it is ready; it takes over by itself only at the end of a
- * step, when enough has been shown, and never under a person's hand.
+ * From the recording to the live model. A chip offers the live model once it is ready. The page switches by itself
+ * only at the end of a step, after enough of the recording, and never during user input.
  */
 
 /** @import { Ctx, Scene, Status } from '../core/types.d.ts' */
 /** @import { Transport } from './transport.js' */
 
-/** A hand that moved so lately is still there. */
+/** User input this recent counts as ongoing. */
 const HAND_MS = 10000;
-/** Steps of the recording to be seen first: its prefill and some decode steps. */
+/** Steps of the recording to show first: its prefill and some decode steps. */
 const MIN_STEPS = 4;
 
 export class Takeover {
@@ -19,15 +19,15 @@ export class Takeover {
     this.openSession = openSession;
     /** @type {string|null} */
     this.liveSession = null;
-    /** Only a page that was opened without naming a session changes it by itself. */
+    /** Only a page that was opened without a session switches by itself. */
     this.automatic = false;
-    /** The link named a moment. Read before anything writes the address. */
+    /** Whether the link names a moment. Read this before the URL is written. */
     this.linked = new URLSearchParams(location.search).has('step');
     this.touchedAt = -Infinity;
     this.started = false;
-    /** Where the cursor was when it was last looked at: a step has ended when it differs. */
+    /** The cursor at the last check; a step has ended when it differs. */
     this.position = -1;
-    /** The next look by the clock. */
+    /** The next check. */
     this.timer = 0;
     for (const type of ['pointerdown', 'pointermove', 'wheel', 'keydown', 'touchstart']) {
       addEventListener(type, () => { this.touchedAt = performance.now(); }, { passive: true, capture: true });
@@ -50,7 +50,7 @@ export class Takeover {
     if (this.liveSession !== null) this.#lookAgain();
   }
 
-  /** Nothing moves under a still hand's last frame, so look again by the clock. */
+  /** Without frames nothing triggers a check, so schedule one. */
   #lookAgain() {
     clearTimeout(this.timer);
     if (!this.automatic || !this.canOffer) return;
@@ -60,7 +60,7 @@ export class Takeover {
     }, 500);
   }
 
-  /** Is there a live model to go to from here? */
+  /** Whether there is a live model to switch to. */
   get canOffer() {
     return this.liveSession !== null && this.ctx.log.kind === 'recording';
   }

@@ -1,6 +1,6 @@
 /**
- * The token tape: tokens of the shown request, the newest always in sight. Only the chips that fit are elements; they
- * are laid out from the right end leftwards.
+ * The token tape: tokens of the shown request, with the newest always visible. Only the chips that fit are elements;
+ * they are laid out from right to left.
  */
 import { phasesOf, within } from '../core/phases.js';
 import { shownRequest } from '../core/selectors.js';
@@ -14,7 +14,7 @@ import { MAX_CHARS, tokenText } from '../ui/token.js';
 
 const MIN_CHIP_PX = 24;
 const CHIP_PADDING_PX = 14;
-/** A part of the prompt narrower than this carries no label. */
+/** A narrower part of the prompt has no label. */
 const MIN_LABEL_PX = 80;
 const NUM_SWITCHES = 8;
 
@@ -55,7 +55,7 @@ export class Tape {
       this.charPx = parseFloat(getComputedStyle(this.promptChips).fontSize) * 0.6;
       ctx.ui.changes.emit('ui');
     }).observe(this.strip);
-    /** Index after the last token in sight; null sticks to the newest. @type {number|null} */
+    /** Index after the last visible token; null follows the newest. @type {number|null} */
     this.end = null;
     this.page = 10;
     this.key = '';
@@ -68,7 +68,7 @@ export class Tape {
     this.active = -1;
     /** @type {HTMLElement|null} */
     this.marked = null;
-    /** The chip that is falling onto the tape. @type {HTMLElement|undefined} */
+    /** The chip that is dropping onto the tape. @type {HTMLElement|undefined} */
     this.dropping = undefined;
   }
 
@@ -140,7 +140,7 @@ export class Tape {
     event.stopPropagation();
   }
 
-  /** Pin a token and show what else it might have been. @param {number} position */
+  /** Pins a token and shows its candidates. @param {number} position */
   choose(position) {
     const { request } = this;
     if (!request) return;
@@ -321,7 +321,7 @@ export class Tape {
     this.newer.disabled = this.end === null;
   }
 
-  /** How many chips are in sight and how much room the prompt's have, without asking the browser to lay them out.
+  /** The number of visible chips and the width of the prompt's, computed without a browser layout.
    * @param {Request} request @param {number} start @param {number} end @param {number} width */
   #estimate(request, start, end, width) {
     let used = 0;
@@ -349,7 +349,8 @@ export class Tape {
       h('span', { class: 'chip-box' }, tokenText(piece)), h('span', { class: 'fine-note chip-position', 'aria-hidden': 'true' }));
   }
 
-  /** Tokens that make one character together stand under one bracket with the character. @param {Request} request @param {HTMLElement[]} chips @returns {HTMLElement[]} */
+  /** Tokens that form one character share a bracket with the character.
+   * @param {Request} request @param {HTMLElement[]} chips @returns {HTMLElement[]} */
   #joined(request, chips) {
     /** @type {HTMLElement[]} */
     const out = [];
@@ -390,7 +391,7 @@ export class Tape {
   }
 }
 
-/** Make `children` the children of `parent` with as few moves as can be. @param {HTMLElement} parent @param {HTMLElement[]} children */
+/** Makes `children` the children of `parent` with as few moves as possible. @param {HTMLElement} parent @param {HTMLElement[]} children */
 function arrange(parent, children) {
   const keep = new Set(children);
   for (const child of [...parent.children]) if (!keep.has(/** @type {HTMLElement} */ (child))) child.remove();

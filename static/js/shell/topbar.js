@@ -97,7 +97,7 @@ export class TopBar {
     this.model.title = `${model.name} · ${modelText} · ${poolText}`;
   }
 
-  /** In the session of one lane: which it is, and the way back. @param {import('../core/types.d.ts').Header} header */
+  /** In the session of one lane: the lane's name, and a link back. @param {import('../core/types.d.ts').Header} header */
   #lane({ lane }) {
     const { compareLane } = this.ctx.strings;
     this.lane.hidden = !lane;
@@ -168,7 +168,7 @@ export class TopBar {
   }
 }
 
-/** A strip across the page for what cannot be missed. */
+/** A strip across the page for important messages. */
 export class Banner {
   /** @param {HTMLElement} root */
   constructor(root) {

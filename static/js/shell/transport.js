@@ -1,7 +1,7 @@
 /**
- * The websocket: one cursor on a log. It reconnects with `after` the last record that is here, so nothing is lost or
- * repeated; commands are answered by `ack` or `error`. A long history is fetched over HTTP, which browsers read several
- * times faster than a websocket; what the socket brings meanwhile waits.
+ * The websocket: one cursor on a log. It reconnects with `after` set to the last known record, so nothing is lost or
+ * repeated. Commands get an `ack` or an `error`. A long history is fetched over HTTP, which browsers read several
+ * times faster than a websocket; records that arrive on the socket meanwhile wait.
  */
 import { emitter } from '../core/emitter.js';
 import { strings } from '../strings/main.js';
@@ -10,7 +10,7 @@ import { strings } from '../strings/main.js';
 
 const FIRST_WAIT_MS = 400;
 const MAX_WAIT_MS = 8000;
-/** Longer than the server's longest silence: then the line is dead. */
+/** Longer than the server's longest silence; after that, the connection is dead. */
 const SILENCE_MS = 45000;
 
 export class CommandError extends Error {
@@ -29,7 +29,7 @@ export class Transport {
     this.log = log;
     this.onPack = onPack;
     this.base = base;
-    /** Session to ask for; null is the server's default. @type {string|null} */
+    /** Session to request; null is the server's default. @type {string|null} */
     this.session = null;
     /** @type {'connecting'|'open'|'lost'} */
     this.state = 'connecting';
@@ -38,14 +38,14 @@ export class Transport {
     /** @type {WebSocket|null} */
     this.socket = null;
     this.wait = FIRST_WAIT_MS;
-    /** Has a session ever answered? */
+    /** Whether a session has ever answered. */
     this.everOpen = false;
     this.timer = 0;
     this.watchdog = 0;
     this.nextId = 1;
-    /** Records that came while a history was being fetched; null when none is. @type {import('../core/events.d.ts').EventRecord[]|null} */
+    /** Records that arrived while a history was being fetched; null if none is. @type {import('../core/events.d.ts').EventRecord[]|null} */
     this.waiting = null;
-    /** Does HTTP work for histories? */
+    /** Whether histories can be fetched over HTTP. */
     this.mayFetch = true;
     /** @type {Map<number, {resolve: (value: any) => void, reject: (reason: Error) => void}>} */
     this.pending = new Map();
@@ -108,7 +108,7 @@ export class Transport {
     this.wait = Math.min(this.wait * 1.8, MAX_WAIT_MS);
   }
 
-  /** Try at once. */
+  /** Reconnects at once. */
   retry() {
     this.wait = FIRST_WAIT_MS;
     this.connect();
@@ -166,7 +166,7 @@ export class Transport {
     if (hello.fetch) void this.#fetchHistory(hello);
   }
 
-  /** Records up to the head that `hello` named, answer by answer; the next is under way while one is folded.
+  /** Records up to the head named in `hello`, response by response; the next one is fetched while one is folded.
    * @param {{session_id: string, log_id: string, head_seq: number}} hello */
   async #fetchHistory(hello) {
     const { log } = this;
@@ -225,7 +225,8 @@ export class Transport {
     }
   }
 
-  /** Say something to the engine. @param {Command} command @returns {Promise<any>} the result of the `ack`; rejects with a `CommandError` */
+  /** Sends a command to the engine.
+   * @param {Command} command @returns {Promise<any>} the result of the `ack`; rejects with a `CommandError` */
   send(command) {
     const { socket } = this;
     if (!socket || socket.readyState !== WebSocket.OPEN) {
@@ -238,7 +239,8 @@ export class Transport {
     });
   }
 
-  /** What is to be pushed after each step. @param {number} layer @param {number} columns @param {number|null} request null: the first of the batch */
+  /** What the server pushes after each step.
+   * @param {number} layer @param {number} columns @param {number|null} request null: the first of the batch */
   subscribe(layer, columns, request) {
     this.send({ command: 'subscribe', layer, columns, request, frames: true }).catch(() => undefined);
   }

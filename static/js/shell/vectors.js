@@ -1,4 +1,4 @@
-/** The real K and V of one entry: one row per KV head, one cell per dimension, each in the hue of its half. */
+/** The real K and V of one entry: one row per KV head, one cell per dimension, in the hue of K or V. */
 import { placeOf } from '../core/selectors.js';
 import { h } from '../ui/dom.js';
 import { fill } from '../ui/format.js';
@@ -60,7 +60,7 @@ function range(values) {
   return `±${most >= 10 ? most.toFixed(0) : most.toFixed(2)}`;
 }
 
-/** Positive values go to the hue, negative ones to the ink; zero is the ground's neighbour.
+/** Positive values approach the hue, negative ones the ink; zero is close to the background.
  * @param {ArrayLike<number>} values @param {number} heads @param {number} dim @param {'k'|'v'} half @param {string} label @param {Ctx} ctx */
 function heatmap(values, heads, dim, half, label, ctx) {
   const canvas = h('canvas', { class: 'heatmap', width: dim, height: heads, role: 'img', 'aria-label': label, style: { '--rows': heads, '--row': `${ROW_PX}px` } });

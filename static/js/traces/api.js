@@ -1,16 +1,14 @@
-/** `api/traces`: what there is, files, and studies with their progress. Errors are sentences. */
+/** `api/traces`: choices, files, and studies with their progress. Errors are sentences. */
 import { traces as t } from '../strings/traces.js';
 import { ask } from '../ui/ask.js';
 
-/**
- * Columns of one policy over capacities.
+/** Columns of one policy by capacity.
  * @typedef {{blocks: number[], hit_rate: number[], hit_tokens: number[], hit_blocks: number[], evictions: number[]}} Curve
  * @typedef {{policy: string, blocks: number, hit_rate: number, hit_tokens: number, total_tokens: number, hit_blocks: number, references: number, evictions: number, course: [number, number, number][]}} Point
  * @typedef {{requests: number, total_tokens: number, references: number, distinct_blocks: number, block_size: number, most_hit_tokens: number, reuse: number[], first_timestamp: number, last_timestamp: number, bad_lines: number, faults: string[]}} Summary
  * @typedef {{job_id: string, trace: string, state: 'waiting'|'running'|'done'|'failed'|'cancelled', progress: number, message: string, capacity: number|null, summary: Summary|null, curves: Record<string, Curve>, points: Record<string, Point>}} Job
  * @typedef {{trace: string, title: string, about: string, seed: number}} Generated
- * @typedef {{generated: Generated[], models: {model_id: string, name: string}[], dtypes: string[], limits: {bytes: number, references: number, capacity: number, seed: number}}} Overview
- */
+ * @typedef {{generated: Generated[], models: {model_id: string, name: string}[], dtypes: string[], limits: {bytes: number, references: number, capacity: number, seed: number}}} Overview */
 
 /** @returns {Promise<Overview>} */
 export function overview() {
@@ -32,10 +30,8 @@ export function cancel(id) {
   return ask(`api/traces/jobs/${id}`, t.unreachable, { method: 'DELETE' });
 }
 
-/**
- * Send a file; fetch has no progress, so this is the older way.
- * @param {File} file @param {(share: number) => void} told @returns {Promise<{trace: string, bytes: number}>}
- */
+/** Uploads a file with XMLHttpRequest, because fetch doesn't report progress.
+ * @param {File} file @param {(share: number) => void} told @returns {Promise<{trace: string, bytes: number}>} */
 export function send(file, told) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();

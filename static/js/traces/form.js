@@ -1,4 +1,4 @@
-/** What is asked of a trace, as a form. It writes `asked` and says when that changed; what is typed badly is told at once. */
+/** The inputs of a study, as a form. It writes `asked` and reports changes. Invalid input gets an error at once. */
 import { traces as t } from '../strings/traces.js';
 import { h, replace } from '../ui/dom.js';
 import { bytes, count, fill } from '../ui/format.js';
@@ -20,7 +20,7 @@ export class Form {
     this.overview = overview;
     this.on = on;
     this.distinct = 0;
-    /** A file's id, once there is one. @type {string|null} */
+    /** A file's id, if there is a file. @type {string|null} */
     this.fileId = null;
     /** @type {HTMLInputElement[]} */
     this.boxes = [];
@@ -28,7 +28,7 @@ export class Form {
     this.cancelButton = h('button', { type: 'button', class: 'secondary', hidden: true, on: { click: on.cancel } }, t.cancel);
     this.bar = h('progress', { class: 'traces-progress', max: 1, value: 0, hidden: true, 'aria-label': t.progress });
     this.message = h('p', { class: 'traces-message', role: 'status' });
-    /** How far a study is, and what went wrong; it stands above what was found. */
+    /** The progress of a study, and its error; shown above the results. */
     this.status = h('div', { class: 'traces-status' }, this.message, this.bar, this.cancelButton);
     root.append(this.#traces(), this.#capacity(), this.#policies(), this.#numbers(), h('div', { class: 'traces-run' }, this.runButton));
     root.addEventListener('submit', (event) => {
@@ -125,7 +125,7 @@ export class Form {
     if (this.blocks?.reportValidity()) this.choose(blocks);
   }
 
-  /** A number of blocks from here or from the chart. @param {number|null} blocks null: as by default */
+  /** Sets the number of blocks, from the form or the chart. @param {number|null} blocks null: as by default */
   choose(blocks) {
     this.asked.byMemory = false;
     this.asked.blocks = blocks;
@@ -154,7 +154,7 @@ export class Form {
     if (event.type === 'drop') this.#files(event.dataTransfer.files);
   }
 
-  /** A file is there. @param {string} id @param {string} name */
+  /** A file was uploaded. @param {string} id @param {string} name */
   setFile(id, name) {
     this.asked.trace = id;
     this.asked.blocks = null;
@@ -163,7 +163,7 @@ export class Form {
     this.show();
   }
 
-  /** What is asked, as the form shows it. */
+  /** Shows the inputs in the form. */
   show() {
     const { asked } = this;
     const made = this.overview.generated.some(({ trace }) => trace === asked.trace);
@@ -195,12 +195,13 @@ export class Form {
     return made?.title ?? (trace === this.fileId ? this.fileName?.textContent : null) ?? t.fromLink;
   }
 
-  /** What a cache is called: by its blocks, or by its memory where that was asked. @param {number} capacity in blocks @returns {string} */
+  /** The name of a cache: its blocks, or its memory if that was entered. @param {number} capacity in blocks @returns {string} */
   cacheTitle(capacity) {
     return this.asked.byMemory ? spaced(this.asked.memory) : cacheOf(capacity);
   }
 
-  /** How much that holds. @param {number} capacity in blocks @param {number} blockSize in tokens @returns {string} empty without a limit */
+  /** The number of tokens it holds.
+   * @param {number} capacity in blocks @param {number} blockSize in tokens @returns {string} empty without a limit */
   holding(capacity, blockSize) {
     if (capacity === 0) return '';
     const { byMemory, memory, model, dtype } = this.asked;
@@ -208,7 +209,7 @@ export class Form {
     return fill(byMemory ? t.holdingMemory : t.holding, values);
   }
 
-  /** What the trace has, and which capacity that gave. @param {number} distinct blocks of the trace @param {number} capacity */
+  /** The trace's counts, and the capacity that follows. @param {number} distinct blocks of the trace @param {number} capacity */
   known(distinct, capacity) {
     this.distinct = distinct;
     if (this.blocks && document.activeElement !== this.blocks) this.blocks.value = String(capacity);
@@ -231,7 +232,7 @@ export class Form {
   }
 }
 
-/** 40 GiB of 40GiB. @param {string} memory as it was typed @returns {string} */
+/** 40 GiB for 40GiB. @param {string} memory as it was typed @returns {string} */
 function spaced(memory) {
   return memory.replace(/^([\d.]+)\s*(?=\D)/, '$1 ');
 }

@@ -1,4 +1,4 @@
-/** What a study found: the figure, the charts and the table of policies. */
+/** The results of a study: the figure, the charts and the table of policies. */
 import { traces as t } from '../strings/traces.js';
 import { h, replace } from '../ui/dom.js';
 import { count, fill } from '../ui/format.js';
@@ -7,7 +7,7 @@ import { Charts } from './charts.js';
 import { cacheOf, leading, nameOf, rate, span } from './text.js';
 /** @import { Job } from './api.js' */
 /** @import { Asked } from './state.js' */
-/** What the trace and the cache are called, and how much the cache holds. @typedef {{title: string, cache: string, holding: string}} Names */
+/** The names of the trace and the cache, and the cache's size. @typedef {{title: string, cache: string, holding: string}} Names */
 
 export class Found {
   /** @param {HTMLElement} root @param {(blocks: number) => void} choose a capacity */

@@ -1,4 +1,4 @@
-/** The page `traces`: what is asked, the study on the server, what it found; all of it in the address. */
+/** The page `traces`: the inputs, the study on the server, and its results; the URL has all inputs. */
 import { traces as t } from '../strings/traces.js';
 import { reasonOf } from '../ui/ask.js';
 import { byId } from '../ui/dom.js';
@@ -20,9 +20,9 @@ class Page {
     this.client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
     /** @type {api.Job|null} */
     this.job = null;
-    /** Of what is on screen. */
+    /** Of the results on screen. */
     this.shown = '';
-    /** Of the newest run; older ones stop at their next look. */
+    /** Of the newest run; older ones stop at their next check. */
     this.turn = 0;
     this.found = new Found(byId('found'), (blocks) => this.form.choose(blocks));
     this.form = new Form(/** @type {HTMLFormElement} */ (byId('asked')), this.asked, overview, {
@@ -41,7 +41,7 @@ class Page {
     history.replaceState(null, '', `?${query}`.replace(/^\?$/, location.pathname));
   }
 
-  /** Ask the server, and show what comes until it is done. */
+  /** Starts a study on the server and shows its results until it is done. */
   async run() {
     const turn = ++this.turn;
     this.save();

@@ -1,8 +1,8 @@
-/** What is asked of a trace, and its place in the address: pure, but for reading and writing query parameters. */
+/** The inputs of a study and their form in the URL. Pure, except for reading and writing query parameters. */
 
 /**
- * `trace`: a generated trace's name or a file's id. Capacity: `blocks` (null: as the server likes), or with
- * `byMemory` what `memory` holds of `model` in `dtype`. `prefill` in tokens per second.
+ * `trace`: a generated trace's name or a file's id. Capacity: `blocks` (null: the server's choice) or, with
+ * `byMemory`, the blocks of `model` in `dtype` that fit in `memory`. `prefill` in tokens per second.
  * @typedef {{trace: string, policies: string[], byMemory: boolean, blocks: number|null, memory: string, model: string, dtype: string, prefill: number, seed: number}} Asked
  */
 
@@ -14,7 +14,7 @@ export function defaults() {
   return { trace: 'chats', policies: [...POLICIES], byMemory: false, blocks: null, memory: '40GiB', model: 'llama-3.1-8b', dtype: 'bf16', prefill: 10000, seed: 0 };
 }
 
-/** What a link says; what it does not say, or says badly, is as by default. @param {URLSearchParams} query @returns {Asked} */
+/** Reads a link; missing or invalid parameters have their defaults. @param {URLSearchParams} query @returns {Asked} */
 export function askedOf(query) {
   const asked = defaults();
   const text = (/** @type {string} */ name) => query.get(name)?.slice(0, 80) || null;
@@ -32,7 +32,7 @@ export function askedOf(query) {
   return asked;
 }
 
-/** Write it into an address; defaults are left out. @param {Asked} asked @param {URLSearchParams} query */
+/** Writes the inputs to a URL, without default values. @param {Asked} asked @param {URLSearchParams} query */
 export function saveAsked(asked, query) {
   const usual = defaults();
   const put = (/** @type {string} */ name, /** @type {string|number|null} */ value, /** @type {string|number|null} */ normal) => {
@@ -49,7 +49,7 @@ export function saveAsked(asked, query) {
   put('seed', asked.seed, usual.seed);
 }
 
-/** What the server is asked. @param {Asked} asked @param {string} client @returns {URLSearchParams} */
+/** The request to the server. @param {Asked} asked @param {string} client @returns {URLSearchParams} */
 export function jobQuery(asked, client) {
   const query = new URLSearchParams({ client, trace: asked.trace, policies: asked.policies.join(','), seed: String(asked.seed) });
   if (asked.byMemory) for (const name of /** @type {const} */ (['memory', 'model', 'dtype'])) query.set(name, asked[name]);

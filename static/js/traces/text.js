@@ -26,7 +26,7 @@ export function span(seconds) {
   return fill(t.time.days, { n: count(seconds / DAY) });
 }
 
-/** Policies that were asked for, as words. @param {string[]} policies @returns {string} */
+/** The chosen policies, as words. @param {string[]} policies @returns {string} */
 export function named(policies) {
   return policies.map((policy) => nameOf(policy)).join(', ');
 }
@@ -36,7 +36,7 @@ export function nameOf(policy) {
   return /** @type {Record<string, string>} */ (t.policy)[policy] ?? policy;
 }
 
-/** The policy that leads: the first that can be run, else the optimum. @param {string[]} policies @returns {string|null} */
+/** The policy in the headline: the first realizable one, else the optimum. @param {string[]} policies @returns {string|null} */
 export function leading(policies) {
   return policies.find((policy) => policy !== 'optimum') ?? policies[0] ?? null;
 }

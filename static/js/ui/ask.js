@@ -1,4 +1,4 @@
-/** Asking the server for JSON. What goes wrong is an error with a sentence: the server's own, or that it cannot be reached. */
+/** Requests JSON from the server. Failures are errors with a sentence: the server's own, or that the server can't be reached. */
 
 /** @param {string} path @param {string} unreachable said when there is no answer @param {RequestInit} [options] @returns {Promise<any>} */
 export async function ask(path, unreachable, options) {

@@ -1,4 +1,4 @@
-// Classic script, first of all: shows a message when part of the page cannot be loaded or run.
+// Classic script, loaded first: shows a message if part of the page can't be loaded or run.
 (function () {
   'use strict';
 

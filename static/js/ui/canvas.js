@@ -1,12 +1,12 @@
 /**
- * Canvas helpers: stacked canvases in CSS pixels, the one reused ImageData that cells are painted into, and small
- * drawing verbs. Nothing here knows what a picture means.
+ * Canvas helpers: stacked canvases in CSS pixels, one reused ImageData for cells, and small drawing functions. They
+ * know nothing about the pictures.
  */
 
-/** Fonts that are set. @type {WeakMap<CanvasRenderingContext2D, string>} */
+/** Fonts that have been set. @type {WeakMap<CanvasRenderingContext2D, string>} */
 const fonts = new WeakMap();
 
-/** Device pixels per CSS pixel, 0 when it must be asked for: that waits for the page's styles. */
+/** Device pixels per CSS pixel; 0 if it must be read, which waits for the page's styles. */
 let knownRatio = 0;
 addEventListener('resize', () => { knownRatio = 0; });
 
@@ -14,7 +14,7 @@ addEventListener('resize', () => { knownRatio = 0; });
 export function pixelRatio() {
   if (knownRatio === 0) {
     knownRatio = Math.min(3, devicePixelRatio || 1);
-    // Another screen may have another ratio without another size.
+    // Another screen can have another ratio at the same size.
     matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener('change', () => { knownRatio = 0; }, { once: true });
   }
   return knownRatio;
@@ -85,7 +85,7 @@ export class CanvasStack {
   }
 }
 
-/** The size of an element in CSS pixels, known without asking for a layout. */
+/** The size of an element in CSS pixels, without causing a layout. */
 export class SizeWatch {
   /** @param {HTMLElement} element @param {() => void} onChange */
   constructor(element, onChange) {
@@ -106,8 +106,8 @@ export class SizeWatch {
 }
 
 /**
- * A small picture of pixel words that is painted by table and then drawn scaled, without smoothing, strip by strip.
- * Both the ImageData and its canvas are kept and reused until the size grows.
+ * A small bitmap of pixel words, painted by table and then drawn scaled, without smoothing, strip by strip. The
+ * ImageData and its canvas are reused until the size grows.
  */
 export class Bitmap {
   width = 0;
@@ -131,7 +131,7 @@ export class Bitmap {
     this.words = new Uint32Array(this.#image.data.buffer);
   }
 
-  /** Puts the painted words where `draw` finds them. */
+  /** Makes the painted words available to `draw`. */
   commit() {
     if (this.#image) this.#context?.putImageData(this.#image, 0, 0);
   }
@@ -166,7 +166,7 @@ export function roundRect(context, x, y, w, h, radius) {
   context.roundRect(x, y, Math.max(0, w), Math.max(0, h), Math.max(0, Math.min(radius, w / 2, h / 2)));
 }
 
-/** Level stripes in one colour, transparent between them: unlike hatching, which says a state.
+/** Horizontal stripes in one colour, transparent between them; unlike hatching, they don't mark a state.
  * @param {CanvasRenderingContext2D} context @param {string} color @param {number} period CSS pixels @param {number} line CSS pixels
  * @returns {CanvasPattern|string} */
 export function stripes(context, color, period, line) {
@@ -198,7 +198,8 @@ export function hatch(context, color, period = 6, line = 1.4) {
   });
 }
 
-/** A square tile that repeats, remembered. @param {CanvasRenderingContext2D} context @param {string} name @param {string} color instead, if there is no pattern
+/** A repeating square tile, cached.
+ * @param {CanvasRenderingContext2D} context @param {string} name @param {string} color instead, if there is no pattern
  * @param {number} period CSS pixels @param {(brush: CanvasRenderingContext2D, size: number, ratio: number) => void} paint in device pixels
  * @returns {CanvasPattern|string} */
 function patternOf(context, name, color, period, paint) {
@@ -222,9 +223,11 @@ function patternOf(context, name, color, period, paint) {
   return pattern;
 }
 
-/** Sets the font, which nothing else may do. Setting it anew and reading it back are slow, and texts are measured by it all
- * the time.
- * @param {CanvasRenderingContext2D} context @param {string} font */
+/**
+ * Sets the font; use only this function. Setting a font and reading it back are slow, and text is measured all the
+ * time.
+ * @param {CanvasRenderingContext2D} context @param {string} font
+ */
 export function useFont(context, font) {
   if (fonts.get(context) === font) return;
   context.font = font;
@@ -234,10 +237,8 @@ export function useFont(context, font) {
 /** Widths by font, then by text. @type {Map<string, Map<string, number>>} */
 const widths = new Map();
 
-/**
- * Width of a text in CSS pixels, remembered.
- * @param {CanvasRenderingContext2D} context @param {string} text @returns {number}
- */
+/** Width of a text in CSS pixels, cached.
+ * @param {CanvasRenderingContext2D} context @param {string} text @returns {number} */
 export function textWidth(context, text) {
   const font = fonts.get(context) ?? context.font;
   let known = widths.get(font);
@@ -252,8 +253,8 @@ export function textWidth(context, text) {
 }
 
 /**
- * The text, or its beginning with an ellipsis, so that it is no wider than `limit`; empty when not even that fits.
- * Cuts between whole characters as a reader sees them.
+ * The text, or its start with an ellipsis, no wider than `limit`; empty if not even that fits. Cuts between whole
+ * characters.
  * @param {CanvasRenderingContext2D} context @param {string} text @param {number} limit @returns {string}
  */
 export function fitText(context, text, limit) {
@@ -301,23 +302,20 @@ export function lerp(from, to, t) {
   return from + (to - from) * t;
 }
 
-/** Slow, fast, slow. @param {number} t 0-1 @returns {number} */
+/** Eases in and out. @param {number} t 0-1 @returns {number} */
 function ease(t) {
   const x = clamp(t, 0, 1);
   return x * x * (3 - 2 * x);
 }
 
-/** How far `t` has come on the way from `from` to `to`, 0-1, eased.
- * @param {number} t @param {number} from @param {number} to @returns {number} */
+/** Eased progress of `t` from `from` to `to`, 0-1. @param {number} t @param {number} from @param {number} to @returns {number} */
 export function span(t, from, to) {
   return to <= from ? Number(t >= to) : ease((t - from) / (to - from));
 }
 
-/**
- * The double outline that means "selected".
+/** The double outline of a selection.
  * @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} w @param {number} h
- * @param {{line: string, gap: string, radius?: number, mark?: number}} style
- */
+ * @param {{line: string, gap: string, radius?: number, mark?: number}} style */
 export function doubleOutline(context, x, y, w, h, { line, gap, radius = 2, mark = 1 }) {
   const inner = 1 + mark / 2;
   context.lineWidth = 3 * mark + 2;

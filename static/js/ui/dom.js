@@ -1,4 +1,4 @@
-/** Building elements. Text enters as text; nothing here reads HTML. */
+/** Builds elements. Text is inserted as text; nothing here parses HTML. */
 
 /** @typedef {string|number|Node|null|undefined|false} Child */
 
@@ -49,25 +49,26 @@ function setProps(element, props) {
   }
 }
 
-/** Replace what is inside. @param {Element} element @param {...(Child|Child[])} children */
+/** Replaces the contents. @param {Element} element @param {...(Child|Child[])} children */
 export function replace(element, ...children) {
   element.replaceChildren();
   append(element, children);
 }
 
-/** The same; a button that had the focus gives it to the one in its place. @param {Element} element @param {...(Child|Child[])} children */
+/** Replaces the contents; a focused button passes its focus to the one in its place.
+ * @param {Element} element @param {...(Child|Child[])} children */
 export function replaceButtons(element, ...children) {
   const at = [...element.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
   replace(element, ...children);
   element.querySelectorAll('button')[at]?.focus({ preventScroll: true });
 }
 
-/** Set text only when it differs. @param {Node} node @param {string} text */
+/** Sets the text only if it differs. @param {Node} node @param {string} text */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an attribute only when it differs. @param {Element} element @param {string} name @param {string} value */
+/** Sets an attribute only if it differs. @param {Element} element @param {string} name @param {string} value */
 export function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
@@ -79,7 +80,7 @@ export function byId(id) {
   return element;
 }
 
-/** A drawn sign. @param {string} path @param {string} [className] @returns {SVGSVGElement} */
+/** A drawn symbol. @param {string} path @param {string} [className] @returns {SVGSVGElement} */
 export function icon(path, className = 'icon') {
   return svg('svg', { class: className, viewBox: '0 0 16 16', 'aria-hidden': 'true', focusable: 'false' }, svg('path', { d: path }));
 }

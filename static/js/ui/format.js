@@ -1,7 +1,7 @@
-/** Texts filled in, and numbers as people read them. */
+/** Fills in texts, and formats numbers. */
 import { strings } from '../strings/main.js';
 
-/** Fill in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
+/** Fills in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
 export function fill(template, values = {}) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole));
 }
@@ -16,7 +16,7 @@ export function count(n) {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
-/** With commas and so many digits after the point. @param {number} value @param {number} [digits] @returns {string} */
+/** With commas and this many digits after the point. @param {number} value @param {number} [digits] @returns {string} */
 export function grouped(value, digits = 0) {
   const [whole, rest] = Math.abs(value).toFixed(digits).split('.');
   return `${value < 0 ? '−' : ''}${count(Number(whole))}${rest ? `.${rest}` : ''}`;
@@ -27,7 +27,7 @@ export function three(value) {
   return grouped(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
-/** Few digits, whatever the size: 0.31, 2.1e-5. @param {number} value @returns {string} */
+/** Few digits at any magnitude: 0.31, 2.1e-5. @param {number} value @returns {string} */
 export function small(value) {
   if (value === 0) return '0';
   const size = Math.abs(value);
@@ -67,7 +67,7 @@ export function decimal(n) {
   return inUnits(n, 1000, ['bytes', 'kB', 'MB', 'GB'], threeOf);
 }
 
-/** 16.1 GB, 3.35 TB, as makers give sizes and bandwidths. @param {number} n @returns {string} */
+/** 16.1 GB, 3.35 TB, as vendors give sizes and bandwidths. @param {number} n @returns {string} */
 export function makersBytes(n) {
   return inUnits(n, 1000, ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], (value, unit) => (unit === 0 ? count(value) : three(value)), 999.5);
 }

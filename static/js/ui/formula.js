@@ -1,8 +1,9 @@
-/** A formula with its numbers: factors, each of which lights up what it counts, and the signs between them. */
+/** A formula with its numbers: factors, each of which highlights what it counts, and the signs between them. */
 import { h } from './dom.js';
 /** @import { Child } from './dom.js' */
 
-/** A factor under the pointer or in focus is lit. @param {string} name of its class @param {{value: string, label: string, data: Record<string, string>, pressed?: boolean}} of
+/** A hovered or focused factor is highlighted.
+ * @param {string} name of its class @param {{value: string, label: string, data: Record<string, string>, pressed?: boolean}} of
  * @param {() => void} light @param {() => void} dark @param {(button: HTMLElement) => void} press @returns {HTMLButtonElement} */
 export function factorButton(name, { value, label, data, pressed }, light, dark, press) {
   const button = h('button', { type: 'button', class: name, 'aria-pressed': pressed === undefined ? null : String(pressed), data, on: { pointerenter: light, pointerleave: dark, focus: light, blur: dark, click: () => press(button) } },

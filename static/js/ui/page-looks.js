@@ -1,10 +1,10 @@
-/** Theme and projector of the pages beside the main one: the same choice, kept in the same place, changed by button or key. */
+/** Theme and projector mode of the calculator and traces pages: the same settings, stored in the same place, changed by button or key. */
 import { pagesTexts as t } from '../strings/page-looks.js';
 import { byId, h, setText } from './dom.js';
 import { fill } from './format.js';
 import { THEMES, Ui } from './store.js';
 
-/** Applies what was chosen before and puts the controls into the bar. @returns {Ui} */
+/** Applies the stored settings and adds the controls to the bar. @returns {Ui} */
 export function pageLooks() {
   const ui = new Ui();
   ui.load(new URLSearchParams(location.search));

@@ -1,6 +1,6 @@
 /**
- * Colours, sizes and fonts, read from the custom properties of tokens.css so that no script names a colour.
- * Read once and after every change of theme or projector; painters hold the words and strings that it gives.
+ * Colours, sizes and fonts from the custom properties of tokens.css, so that no script defines a colour. Read once,
+ * and again after every change of theme or projector mode; painters keep the values they get.
  */
 
 /** @typedef {readonly [number, number, number]} Rgb red, green, blue, 0-255 */
@@ -81,7 +81,7 @@ export class Palette {
   /** @type {Map<string, string>} */
   #fonts = new Map();
 
-  /** Goes up with every refresh: what was made from older colours is stale. */
+  /** Increases with every refresh; anything made from older colours is stale. */
   version = 0;
 
   /** @param {HTMLElement} [element] where the custom properties are read */
@@ -91,7 +91,7 @@ export class Palette {
     this.refresh();
   }
 
-  /** Forgets what was read; call after theme, projector or print changed. */
+  /** Discards the values read so far. Call it after a change of theme, projector mode or print. */
   refresh() {
     this.#style = getComputedStyle(this.element);
     this.#values.clear();
@@ -169,7 +169,7 @@ export class Palette {
     return font;
   }
 
-  /** Request hues in order of letter; from the fifth on the letter and a pattern tell them apart.
+  /** Request hues in order of letter; from the fifth on, the letter and a pattern distinguish them.
    * @param {number} requestId @returns {string} name of the colour */
   requestHue(requestId) {
     return ['request-a', 'request-b', 'request-c', 'request-d'][requestId % 4];
@@ -185,11 +185,9 @@ export class Palette {
     return ramp(this.magnitudeStops());
   }
 
-  /**
-   * Levels of a stored entry: one calm luminance that its norm moves by a little, never near the ground.
+  /** Levels of a stored entry: one even luminance that varies slightly with its norm, never close to the background.
    * @param {'k'|'v'} half
-   * @returns {Uint32Array}
-   */
+   * @returns {Uint32Array} */
   stored(half) {
     const calm = this.rgb(`${half}-calm`);
     return ramp([mix(calm, this.rgb('ground'), 0.22), calm, mix(calm, this.rgb(half), 0.45)]);

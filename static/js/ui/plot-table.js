@@ -1,14 +1,17 @@
-/** The numbers of a chart as a table, as CSV and as JSON, and saving files. */
+/** The numbers of a chart as a table, CSV and JSON, and saving files. */
 import { plotTexts as t } from '../strings/plot.js';
 import { h } from './dom.js';
 import { fill } from './format.js';
 import { rowOf, tableParts } from './table.js';
 
 /** @typedef {string|number|null} Cell */
-/** `rows` may be a function, called when the numbers are wanted. `cell` says how a cell reads in the table; files have the values.
- * @typedef {{caption: string, headers: string[], rows: Cell[][] | (() => Cell[][]), cell?: (value: Cell, column: number) => string}} Numbers */
+/**
+ * `rows` can be a function, called when the numbers are needed. `cell` formats a value in the table; files have the
+ * raw values.
+ * @typedef {{caption: string, headers: string[], rows: Cell[][] | (() => Cell[][]), cell?: (value: Cell, column: number) => string}} Numbers
+ */
 
-/** More rows than this are thinned on the page; files have all. */
+/** Longer tables are thinned on the page; files have all rows. */
 const MAX_TABLE_ROWS = 200;
 const RELEASE_MS = 10000;
 
@@ -27,13 +30,13 @@ export function tableElement(numbers) {
     tableParts(numbers.caption + note, numbers.headers, rows.map((row) => rowOf(.../** @type {[string]} */ (row.map(cell)))))));
 }
 
-/** At most `most` of them, evenly spaced, the last one among them. @template T @param {T[]} rows @param {number} most @returns {T[]} */
+/** At most `most` of the rows, evenly spaced, including the last one. @template T @param {T[]} rows @param {number} most @returns {T[]} */
 function thinned(rows, most) {
   if (rows.length <= most) return rows;
   return Array.from({ length: most }, (_, index) => rows[Math.round(((index + 1) * rows.length) / most) - 1]);
 }
 
-/** RFC 4180, with a mark before what a spreadsheet would take for a formula. @param {Numbers} numbers @returns {string} */
+/** RFC 4180, with a prefix for values that a spreadsheet would read as a formula. @param {Numbers} numbers @returns {string} */
 export function toCsv(numbers) {
   return [numbers.headers, ...rowsOf(numbers)].map((row) => row.map(csvCell).join(',')).join('\r\n') + '\r\n';
 }

@@ -1,6 +1,6 @@
 /**
- * What makes a chart of plotly look like the page: colours by name, sizes, axes in bytes; and text that stays text, as
- * plotly would read tags in it. Pure, but for the palette that it reads.
+ * Gives plotly's charts the look of the page: colours by name, sizes, axes in bytes. Texts stay text, because plotly
+ * would parse tags in them. Pure, except that it reads the palette.
  */
 import { plotTexts } from '../strings/plot.js';
 import { css } from './palette.js';
@@ -13,13 +13,13 @@ const STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const UNIT = 1024;
 const MAX_DIGITS = 4;
 
-/** A text in which plotly finds no tag; line breaks stay. @param {string} text @returns {string} */
+/** A text in which plotly finds no tags; line breaks stay. @param {string} text @returns {string} */
 function plainText(text) {
   return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/\n/g, '<br>');
 }
 
 /**
- * A copy in which colours named as in CSS (`var(--k)`, `var(--k)/0.4`) are those of the palette and texts are plain.
+ * A copy with colours named as in CSS (`var(--k)`, `var(--k)/0.4`) replaced by the palette's, and texts made plain.
  * Numbers and templates (`hovertemplate`, `texttemplate`) stay as they are.
  * @param {any} value @param {Palette} palette @param {string} [key] @returns {any}
  */
@@ -36,7 +36,8 @@ function colorOf(text, palette) {
   return match ? css(palette.rgb(match[1]), match[2] ? Number(match[2]) : 1) : text;
 }
 
-/** 1.5 GiB, 640 KiB, with as many digits as tell neighbours on an axis apart. @param {number} value @param {number} [step] between two ticks @returns {string} */
+/** 1.5 GiB, 640 KiB, with enough digits to distinguish neighbours on an axis.
+ * @param {number} value @param {number} [step] between two ticks @returns {string} */
 export function byteText(value, step = value) {
   const size = Math.max(Math.abs(value), Math.abs(step));
   let power = size < 1 ? 0 : Math.min(plotTexts.units.length - 1, Math.floor(Math.log2(size) / 10));
@@ -46,10 +47,8 @@ export function byteText(value, step = value) {
   return `${Number(scaled.toFixed(digits))} ${plotTexts.units[power]}`;
 }
 
-/**
- * Ticks of an axis in bytes: powers of two, at most `most` of them and the one below the lowest.
- * @param {number} low @param {number} high @param {number} [most] @returns {{tickvals: number[], ticktext: string[]}}
- */
+/** Ticks of an axis in bytes: powers of two, at most `most` of them and the one below the lowest.
+ * @param {number} low @param {number} high @param {number} [most] @returns {{tickvals: number[], ticktext: string[]}} */
 export function byteTicks(low, high, most = 6) {
   const span = Math.max(high - low, 1);
   let step = 1;
@@ -65,7 +64,7 @@ export function byteTicks(low, high, most = 6) {
   return { tickvals, ticktext: tickvals.map((value) => (value === 0 ? '0' : byteText(value, step))) };
 }
 
-/** What every chart has, under what this one asks for. @param {Palette} palette @param {Parts} layout @returns {Parts} */
+/** The common layout of all charts, overridden by this chart's own. @param {Palette} palette @param {Parts} layout @returns {Parts} */
 export function fullLayout(palette, layout) {
   const size = palette.px('text-xs');
   const axis = {
@@ -88,7 +87,7 @@ export function axesOf(layout) {
   return Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
 }
 
-/** `over` laid over `under`, objects inside objects too. @param {Parts} under @param {Parts} over @returns {Parts} */
+/** Merges `over` into `under`, nested objects too. @param {Parts} under @param {Parts} over @returns {Parts} */
 function merged(under, over) {
   const out = { ...under };
   for (const [key, value] of Object.entries(over)) {

@@ -1,4 +1,4 @@
-/** One small panel beside what it explains. Esc, a click elsewhere, or its own close button end it. */
+/** One small panel next to the thing it explains. Esc, a click elsewhere, or its close button closes it. */
 import { h, icon, PATHS, replace } from './dom.js';
 /** @import { Child } from './dom.js' */
 

@@ -1,6 +1,6 @@
 /**
- * What this window looks at: lens, selection, layer, head, view, theme. All of it is in the URL, so that any state has
- * a link. Lenses read it; the shell and its controls write it through `set`, `hover` and `pin`.
+ * What this window shows: lens, selection, layer, head, view, theme. All of it is in the URL, so every state has a
+ * link. Lenses read it; the shell and its controls write it through `set`, `hover` and `pin`.
  */
 import { emitter } from '../core/emitter.js';
 /** @import { Selection, LensName, CacheView, ThemeChoice } from '../core/types.d.ts' */
@@ -52,18 +52,18 @@ export class Ui {
     this.lens = 'cache';
     /** @type {{hovered: Selection|null, pinned: Selection|null}} */
     this.selection = { hovered: null, pinned: null };
-    /** Chosen layer; the lens opens its row when no sweep is under way. */
+    /** Chosen layer; the lens opens its row outside a sweep. */
     this.layer = 0;
     /** Chosen query head; null is the mean over heads. @type {number|null} */
     this.head = null;
     /** @type {CacheView} */
     this.view = 'state';
     this.hideSink = false;
-    /** How the pages lens arranges the pool. @type {'address'|'prefix'} */
+    /** The pool's layout in the pages lens. @type {'address'|'prefix'} */
     this.pagesBy = 'address';
-    /** Does the contiguous allocator reserve the model's whole context? */
+    /** Whether the contiguous allocator reserves the model's whole context. */
     this.slabFull = false;
-    /** The request that a person chose; null follows the running one. @type {number|null} */
+    /** The request that the user chose; null follows the running one. @type {number|null} */
     this.requestId = null;
     /** @type {ThemeChoice} */
     this.theme = 'dark';
@@ -79,7 +79,7 @@ export class Ui {
     this.changes = emitter();
   }
 
-  /** What is to be shown as selected: hovered first, else pinned. */
+  /** The selection to show: the hovered thing first, else the pinned one. */
   get shown() {
     return this.selection.hovered ?? this.selection.pinned;
   }
@@ -106,7 +106,7 @@ export class Ui {
     this.changes.emit('ui');
   }
 
-  /** Pin, or unpin what is pinned already. @param {Selection|null} selection */
+  /** Pins a thing, or unpins it if it is already pinned. @param {Selection|null} selection */
   pin(selection) {
     const pinned = selection && sameSelection(this.selection.pinned, selection) ? null : selection;
     this.selection = { hovered: null, pinned };
@@ -121,7 +121,7 @@ export class Ui {
     this.changes.emit('ui');
   }
 
-  /** Looks are kept for the next visit; a browser that refuses storage loses only that. */
+  /** Looks are stored for the next visit; without storage, only that is lost. */
   #store() {
     try {
       const { theme, longCaption, shortcuts, inspectorOpen } = this;
@@ -131,7 +131,7 @@ export class Ui {
     }
   }
 
-  /** Read the looks of the last visit, then the address. @param {URLSearchParams} query @param {boolean} narrow a phone's screen */
+  /** Reads the looks of the last visit, then the URL. @param {URLSearchParams} query @param {boolean} narrow a phone's screen */
   load(query, narrow = false) {
     try {
       const stored = JSON.parse(localStorage.getItem(STORED) ?? '{}');
@@ -160,7 +160,7 @@ export class Ui {
     this.selection = { hovered: null, pinned: parseSelection(query.get('select')) };
   }
 
-  /** Write the state into address parameters; defaults are left out. @param {URLSearchParams} query */
+  /** Writes the state to URL parameters, without default values. @param {URLSearchParams} query */
   save(query) {
     put(query, 'lens', this.lens === 'cache' ? null : this.lens);
     put(query, 'layer', this.layer === 0 ? null : this.layer);

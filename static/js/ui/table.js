@@ -1,4 +1,4 @@
-/** Tables: names of the columns, and rows that begin with their name. */
+/** Tables: column headers, and rows with a row header. */
 import { h } from './dom.js';
 /** @import { Child } from './dom.js' */
 

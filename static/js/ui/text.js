@@ -1,17 +1,16 @@
-/** Sentences whose parts mean something, and how a token reads. */
+/** Sentences with meaningful parts, and the text of a token. */
 import { count } from './format.js';
 /** @import { Piece } from '../core/events.d.ts' */
 /** @import { Selection } from '../core/types.d.ts' */
 
-/**
- * A part of a sentence: plain text, or text that means something.
- * @typedef {string | {text: string, kind: 'k'|'v'|'term'|'token'|'thing'|'key', term?: string, selection?: Selection, piece?: Piece}} Segment
- */
+/** A part of a sentence: plain text, or text with a meaning.
+ * @typedef {string | {text: string, kind: 'k'|'v'|'term'|'token'|'thing'|'key', term?: string, selection?: Selection, piece?: Piece}} Segment */
 
 const K = /** @type {Segment} */ ({ text: 'K', kind: 'k' });
 const V = /** @type {Segment} */ ({ text: 'V', kind: 'v' });
 
-/** Fill in a text, as segments. @param {string} template @param {Record<string, string|number|Segment|Segment[]>} [values] @returns {Segment[]} */
+/** Fills in a text, as segments.
+ * @param {string} template @param {Record<string, string|number|Segment|Segment[]>} [values] @returns {Segment[]} */
 export function segments(template, values = {}) {
   /** @type {Segment[]} */
   const out = [];
@@ -38,7 +37,7 @@ export function plain(parts) {
   return parts.map((part) => (typeof part === 'string' ? part : part.text)).join('');
 }
 
-/** How a token reads where a space is a mark and a line break a sign: `␣` stands for a leading space.
+/** A token's text with a mark for a space and a sign for a line break: `␣` is a leading space.
  * @param {string} text @returns {{lead: number, text: string}} `lead`: how many spaces stand in front */
 export function readable(text) {
   let lead = 0;

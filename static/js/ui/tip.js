@@ -1,4 +1,4 @@
-/** A line of text beside the pointer. Esc dismisses it; the same text is in the inspector. */
+/** A line of text next to the pointer. Esc dismisses it; the inspector has the same text. */
 import { h, setText } from './dom.js';
 
 export class Tip {

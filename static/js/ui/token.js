@@ -1,4 +1,4 @@
-/** A token as an element: chips on the tape and tokens inside tables read the same. */
+/** A token as an element, the same on the tape and in tables. */
 import { h } from './dom.js';
 import { clip, readable } from './text.js';
 /** @import { Piece } from '../core/events.d.ts' */

@@ -1,4 +1,4 @@
-/** The line below the attention lens: how one weight comes about, with this model's numbers, or a note on the picture. */
+/** The line below the attention lens: the arithmetic of one weight with this model's numbers, or a note on the picture. */
 import { h, replace } from '../../ui/dom.js';
 
 /** One figure with its name. @typedef {{name: string, value: string, strong?: boolean}} Term */

@@ -1,4 +1,4 @@
-/** The controls above the attention lens: what the model shares, layer and head, one row or the triangle, hide the sink. */
+/** The controls above the attention lens: shared heads, layer and head, one row or the triangle, hide the sink. */
 import { h, icon, PATHS, setText } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';
 import { quoted } from '../../ui/text.js';
@@ -32,7 +32,7 @@ export class AttentionControls {
     ui.set({ layer: Math.max(0, Math.min((log.header?.model.num_layers ?? 1) - 1, ui.layer + delta)) });
   }
 
-  /** From the first head back to the mean. @param {number} delta */
+  /** From the first head, the next step is back to the mean. @param {number} delta */
   #moveHead(delta) {
     const { ui, log } = this.ctx;
     const next = (ui.head ?? -1) + delta;

@@ -8,7 +8,7 @@ import { texts } from '../shared/texts.js';
 /** @import { ColumnEdges } from '../cache/columns.js' */
 /** @import { Bar } from '../shared/opened-row.js' */
 
-/** KV heads at the left, one box for all the query heads that share it.
+/** A KV head at the left, one box for all query heads that share it.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {AttentionSpace} space
  * @param {readonly Bracket[]} brackets @param {readonly HeadRow[]} rows @param {boolean} latent @param {readonly string[]} names long and short */
 export function drawBrackets(context, palette, space, brackets, rows, latent, names) {
@@ -31,7 +31,8 @@ export function drawBrackets(context, palette, space, brackets, rows, latent, na
   }
 }
 
-/** The two stripes that say what a KV head holds. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** The two stripes of a KV head, K and V.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {number} x @param {number} y @param {number} height @param {boolean} latent */
 function halves(context, palette, x, y, height, latent) {
   const stripe = Math.max(2, height / 2 - 2.5);
@@ -41,7 +42,8 @@ function halves(context, palette, x, y, height, latent) {
   context.fillRect(x + 2, y + height - 2 - stripe, 3, stripe);
 }
 
-/** From the KV head to each of its query heads. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** From a KV head to each of its query heads.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {AttentionSpace} space @param {readonly HeadRow[]} rows @param {number} x @param {number} y @param {number} height */
 function lines(context, palette, space, rows, x, y, height) {
   const end = space.queryX - 3;
@@ -59,7 +61,7 @@ function lines(context, palette, space, rows, x, y, height) {
   context.stroke();
 }
 
-/** Height at which the chip of a row stands. @param {HeadRow} row @returns {number} */
+/** Height of a row's chip. @param {HeadRow} row @returns {number} */
 function middleOf(row) {
   return row.open ? row.base - Math.min(row.height / 2, 16) : row.top + row.height / 2;
 }
@@ -110,7 +112,8 @@ export function drawHeadRow(context, palette, row, edges, bars, rise) {
   drawBars(context, bars, Math.round(row.base), rise, palette.css('bar'), row.height < 12 ? 0 : 1);
 }
 
-/** The largest of a row, at its end. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {AttentionSpace} space
+/** The largest weight of a row, at its end.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {AttentionSpace} space
  * @param {HeadRow} row @param {number} x @param {number} weight @param {string} name @param {boolean} strong */
 export function drawTop(context, palette, space, row, x, weight, name, strong) {
   const small = palette.px('text-xs');

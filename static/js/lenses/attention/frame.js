@@ -33,7 +33,7 @@ export class AttentionFrame {
   rows = [];
   /** Tokens that the shown query reads. */
   numRead = 0;
-  /** Rows by step, so that a frame computes nothing twice. @type {Map<string, WeightRow|null>} */
+  /** Rows by step, so that a frame doesn't compute anything twice. @type {Map<string, WeightRow|null>} */
   #known = new Map();
   /** What is on the canvas. */
   #drawnKey = '';
@@ -72,7 +72,7 @@ export class AttentionFrame {
     return [null, ...Array.from({ length: count }, (_, head) => head)];
   }
 
-  /** The pack that holds the head rows of the chosen layer. @param {number} step @returns {Pack|null} */
+  /** The pack with the head rows of the chosen layer. @param {number} step @returns {Pack|null} */
   #pack(step) {
     const { frames, ui, timeline, log } = this.ctx;
     if (step <= 0) return null;
@@ -98,7 +98,7 @@ export class AttentionFrame {
     return row;
   }
 
-  /** Row of a head, or the mean, of the step that the picture ends with. @param {number|null} head @returns {WeightRow|null} */
+  /** Row of a head, or the mean, in the last step of the picture. @param {number|null} head @returns {WeightRow|null} */
   rowOf(head) {
     return this.picture ? this.#row(this.picture.attentionAfter, head) : null;
   }
@@ -109,14 +109,14 @@ export class AttentionFrame {
     return row && row.bin === 1 && position < row.numTokens ? weightOf(row, position, position + 1) : null;
   }
 
-  /** What a learned sink takes of a head. @param {number|null} head @returns {number|null} */
+  /** The share that a learned sink takes of a head. @param {number|null} head @returns {number|null} */
   sinkShare(head) {
     const pack = this.picture ? this.#pack(this.picture.attentionAfter) : null;
     const shares = pack?.arrays.sink_share;
     return shares && head !== null && head < shares.length ? shares[head] : null;
   }
 
-  /** How far the rows have turned from the last step's to this one's. @param {number} progress @returns {number} */
+  /** How far the rows have changed from the last step's to this step's. @param {number} progress @returns {number} */
   #turn(progress) {
     const { picture, ctx } = this;
     if (!picture?.step || !picture.chunk) return 1;
@@ -177,7 +177,7 @@ export class AttentionFrame {
     return { weights, bin: 1, numTokens: turn > 0 ? after.numTokens : before.numTokens };
   }
 
-  /** The weight of a full bar: one scale for all heads, so that they can be compared. @param {number} turn @returns {number} */
+  /** The weight of a full bar: one scale for all heads, so that they are comparable. @param {number} turn @returns {number} */
   #most(turn) {
     let most = 0;
     for (const head of this.heads()) {
@@ -237,7 +237,7 @@ export class AttentionFrame {
     drawBoundaries(context, ctx.palette, [(edges.rightOf(p - 1) + edges.leftOf(p)) / 2], space.rowsTop, space.axisTop - 2);
   }
 
-  /** Ring of the pointed or selected cell, and a thin line through its column.
+  /** Ring around the hovered or selected cell, and a thin line through its column.
    * @param {CanvasRenderingContext2D} context @param {{head: number|null, position: number}|null} pointed */
   #drawPointed(context, pointed) {
     const { picture, edges, space, ctx, rows } = this;

@@ -1,4 +1,4 @@
-/** Where the query heads stand from top to bottom, grouped by the KV head that they share. Pure. */
+/** Positions of the query heads from top to bottom, grouped by the KV head they share. Pure. */
 
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { LayerGeometry, ModelHeader } from '../../core/types.d.ts' */

@@ -1,6 +1,6 @@
 /**
- * The attention lens: what each query head of one layer reads of the cache, bracketed by the KV head that it shares; and
- * for a prefill step the triangle of all its queries.
+ * The attention lens: what each query head of one layer reads from the cache, grouped by shared KV head; for a prefill
+ * step, also the triangle of all its queries.
  */
 import { Bitmap } from '../../ui/canvas.js';
 import { h, replace } from '../../ui/dom.js';
@@ -21,7 +21,7 @@ import { TriangleView } from './triangle-view.js';
 /** @import { Ctx, Scene } from '../../core/types.d.ts' */
 /** @import { CachePicture } from '../cache/picture.js' */
 
-/** From this mean share on the first token is explained as a sink. */
+/** From this mean share on, the first token is explained as a sink. */
 const SINK_SHARE = 0.15;
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
@@ -88,7 +88,7 @@ class AttentionLens extends LensShell {
     } else frame.draw(progress, this.pointed);
   }
 
-  /** Nothing to show: what would fill it, and the button that does. */
+  /** The empty state: what will fill the lens, and a button for it. */
   #emptyState() {
     const { ctx, picture } = this;
     const t = texts.attention;
@@ -107,7 +107,7 @@ class AttentionLens extends LensShell {
     });
   }
 
-  /** The line below: arithmetic of the pointed cell, else a note. */
+  /** The line below the rows: the arithmetic of the hovered cell, else a note. */
   #say() {
     const { picture, pointed, ctx } = this;
     const t = texts.attention;
@@ -125,7 +125,7 @@ class AttentionLens extends LensShell {
     return this.sum.say(t.hint);
   }
 
-  /** The same picture as a table, and the value of the cursor. @override */
+  /** The same picture as a table, and the value of the cursor. @override @override */
   tell() {
     const { ctx, picture, frame } = this;
     const t = texts.attention.table;

@@ -1,4 +1,4 @@
-/** The arithmetic of one weight: q·k, the model's own scaling and soft cap, softmax. Figures come from frames alone. */
+/** The arithmetic of one weight: q·k, the model's own scaling and soft cap, softmax. All figures come from frames. */
 import { fill, percent } from '../../ui/format.js';
 import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';

@@ -1,4 +1,4 @@
-/** The triangle of a prefill step on the stage: asked for, painted once, with its legend and what the pointer meets. */
+/** The triangle of a prefill step on the stage: fetched, painted once, with its legend and its tooltip. */
 import { fitText, useFont } from '../../ui/canvas.js';
 import { fill, percent } from '../../ui/format.js';
 import { quoted } from '../../ui/text.js';

@@ -8,12 +8,10 @@ import { texts } from '../shared/texts.js';
 export const TRIANGLE_LOW = 0.001;
 export const TRIANGLE_HIGH = 1;
 
-/**
- * Weights of a prefill step: query i stands at `start` + i, key column c holds `bin` tokens.
+/** Weights of a prefill step: query i is at position `start` + i, key column c has `bin` tokens.
  * @typedef {object} Triangle
  * @property {number} numQueries @property {number} numColumns @property {number} start @property {number} bin
- * @property {(query: number, column: number) => number} weight
- */
+ * @property {(query: number, column: number) => number} weight */
 
 /** @param {Pack} pack @param {boolean} hideSink @returns {Triangle|null} */
 export function readTriangle(pack, hideSink) {
@@ -37,7 +35,8 @@ export function readTriangle(pack, hideSink) {
  * @property {number} width @property {number} height
  */
 
-/** Square cells where there is room. @param {Triangle} triangle @param {number} x @param {number} y @param {number} width @param {number} height
+/** Square cells if they fit.
+ * @param {Triangle} triangle @param {number} x @param {number} y @param {number} width @param {number} height
  * @returns {TriangleSpace} */
 export function triangleSpace({ numQueries, numColumns }, x, y, width, height) {
   const side = Math.min(26, width / numColumns, height / numQueries);
@@ -99,7 +98,8 @@ function grid(context, palette, space, { numQueries, numColumns }) {
   for (let q = 1; q <= numQueries; q += 1) context.fillRect(space.x, space.y + q * space.cellHeight - 1, space.width, 1);
 }
 
-/** What is under a point. @param {TriangleSpace} space @param {Triangle} triangle @param {number} x @param {number} y
+/** The cell under a point.
+ * @param {TriangleSpace} space @param {Triangle} triangle @param {number} x @param {number} y
  * @returns {{query: number, column: number}|null} */
 export function triangleAt(space, triangle, x, y) {
   const column = Math.floor((x - space.x) / space.cell);

@@ -1,4 +1,4 @@
-/** Below the rows, over the same columns: tokens of each step against the budget, and how full the pool is. */
+/** Charts below the rows, in the same columns: tokens of each step and the budget, and use of the pool. */
 import { hatch, textWidth, useFont } from '../../ui/canvas.js';
 import { count, fill } from '../../ui/format.js';
 import { fillHue } from '../shared/request-hues.js';
@@ -7,7 +7,8 @@ import { texts } from '../shared/texts.js';
 /** @import { BatchModel, BatchStep } from './model.js' */
 /** @import { BatchSpace, StepColumns } from './space.js' */
 
-/** The step that stands for a column: the one that computed most. @param {BatchModel} model @param {StepColumns} columns @param {number} column @returns {BatchStep|null} */
+/** The step that represents a column: the one that computed the most.
+ * @param {BatchModel} model @param {StepColumns} columns @param {number} column @returns {BatchStep|null} */
 function fullest(model, columns, column) {
   const [from, to] = columns.steps(column);
   /** @type {BatchStep|null} */
@@ -19,7 +20,7 @@ function fullest(model, columns, column) {
   return best;
 }
 
-/** A budget this many times what any step spent would make the bars flat, so it stands beside the scale. */
+/** A budget this many times the largest step would flatten the bars, so it is shown outside the scale. */
 const FAR = 2.5;
 
 /** @param {BatchModel} model @returns {{budget: number|null, most: number, far: boolean}} the budget, the top of the scale, and whether the budget lies beyond */
@@ -88,7 +89,8 @@ function budgetLine(context, palette, model, columns, space, most) {
   context.fillText(text, x, at + 3);
 }
 
-/** In use, and above it free but still cached; the frame is the whole pool. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model @param {StepColumns} columns
+/** Blocks in use, and above them free but cached blocks; the frame is the whole pool.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model @param {StepColumns} columns
  * @param {BatchSpace} space @param {number} numBlocks @param {number} numHost */
 export function drawPoolFill(context, palette, model, columns, space, numBlocks, numHost) {
   if (!space.pool) return;
@@ -124,7 +126,8 @@ function frame(context, palette, space, y, height) {
   context.strokeRect(space.x + 0.5, Math.round(y) + 0.5, space.stepsWidth - 1, Math.round(height) - 1);
 }
 
-/** Numbers of steps, and that of the current one in full. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {StepColumns} columns @param {BatchSpace} space @param {number} current */
+/** Step numbers; the current one in full.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {StepColumns} columns @param {BatchSpace} space @param {number} current */
 export function drawAxis(context, palette, columns, space, current) {
   useFont(context, palette.font('text-xs'));
   context.textBaseline = 'top';

@@ -1,4 +1,4 @@
-/** The rows of the batch lens on a canvas: a form for every state, the hue and the letter for whose it is. */
+/** The rows of the batch lens on a canvas: shape shows the state, hue and letter the request. */
 import { hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { drawBadge, fillHue, hueOf, hueOutline } from '../shared/request-hues.js';
 import { texts } from '../shared/texts.js';
@@ -7,10 +7,10 @@ import { texts } from '../shared/texts.js';
 /** @import { BatchSpace, StepColumns } from './space.js' */
 /** @import { Latency } from './latency.js' */
 
-/** Where several steps share a column, what is rare is shown. @type {BatchState[]} */
+/** If several steps share a column, the rarest state is drawn. @type {BatchState[]} */
 const RARE_FIRST = ['preempted', 'swapped', 'prefill', 'held', 'decode', 'waiting'];
 
-/** From this width on each decode step is a piece of its own. */
+/** From this width on, each decode step is a separate piece. */
 const WIDE_CELL = 9;
 
 /** @param {BatchModel} model @param {BatchRequest} request @param {StepColumns} columns @param {number} column @returns {BatchState} */
@@ -25,7 +25,8 @@ function columnState(model, request, columns, column) {
   return RARE_FIRST[best] ?? model.stateAt(request, to);
 }
 
-/** A request's row, and what it did in each column. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model
+/** A request's row, with its state in each column.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model
  * @param {BatchRequest} request @param {StepColumns} columns @param {BatchSpace} space @param {number} top */
 export function drawRow(context, palette, model, request, columns, space, top) {
   const y = top + space.barTop;
@@ -53,8 +54,8 @@ function badge(context, palette, request, space, top) {
 }
 
 /**
- * One state over a run of columns: prefill tall and solid, decode thin and solid, waiting an outline, preempted hatched,
- * swapped dashed with the sign of the host tier, held a dotted line.
+ * One state over a run of columns: prefill tall and solid, decode thin and solid, waiting an outline, preempted
+ * hatched, swapped dashed with the sign of the host tier, held a dotted line.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} id @param {BatchState} state
  * @param {number} x @param {number} y @param {number} width @param {number} height @param {number} cell width of one column
  */
@@ -104,7 +105,8 @@ function drawRun(context, palette, id, state, x, y, width, height, cell) {
   context.setLineDash([]);
 }
 
-/** The word where it fits, else an arrow to and fro. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y @param {number} width @param {number} height */
+/** The word if it fits, else a double arrow.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y @param {number} width @param {number} height */
 function hostSign(context, palette, x, y, width, height) {
   useFont(context, palette.font('text-xs', 'ui', 600));
   context.fillStyle = palette.css('ink');
@@ -131,7 +133,8 @@ function line(context, x, y, x2) {
   context.stroke();
 }
 
-/** How many tokens a prefill chunk has, where that fits. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model
+/** The number of tokens of a prefill chunk, if it fits.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchModel} model
  * @param {BatchRequest} request @param {StepColumns} columns @param {BatchSpace} space @param {number} y */
 function chunkSizes(context, palette, model, request, columns, space, y) {
   useFont(context, palette.font('text-xs', 'ui', 700));
@@ -152,7 +155,8 @@ function chunkSizes(context, palette, model, request, columns, space, y) {
   });
 }
 
-/** A bar where it ended, a cross where it was cut off. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchRequest} request @param {number} x @param {number} y @param {BatchSpace} space */
+/** A bar where the request finished, a cross where it was cancelled.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchRequest} request @param {number} x @param {number} y @param {BatchSpace} space */
 function drawEnd(context, palette, request, x, y, space) {
   const mark = palette.px('mark');
   const middle = y + space.barHeight / 2;
@@ -172,7 +176,8 @@ function drawEnd(context, palette, request, x, y, space) {
   context.stroke();
 }
 
-/** From the row that a branch left to its own. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} from @param {number} to */
+/** From the parent's row to the branch's.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} from @param {number} to */
 export function drawBranch(context, palette, x, from, to) {
   context.strokeStyle = palette.css('ink-3');
   context.lineWidth = palette.px('mark');
@@ -204,8 +209,11 @@ export function latencyScales(latencies) {
   return { first, low, high, place: (/** @type {number} */ us) => (high > low ? Math.log(Math.max(us, low) / low) / span : 0.5) };
 }
 
-/** A bar for the time to the first token; a stroke for each time between two, the median long, the worst a ringed dot.
- * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Latency} latency @param {ReturnType<typeof latencyScales>} scales @param {BatchSpace} space @param {number} top */
+/**
+ * A bar for the time to the first token, and a stroke for each time between two tokens: the median long, the worst
+ * with a ringed dot.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Latency} latency @param {ReturnType<typeof latencyScales>} scales @param {BatchSpace} space @param {number} top
+ */
 export function drawLatency(context, palette, latency, scales, space, top) {
   if (!space.latency) return;
   const { x, firstWidth, restX, restWidth } = space.latency;

@@ -1,4 +1,4 @@
-/** One frame of the batch lens: the still picture of rows and charts, and over it the cursor, the future and the selection. */
+/** One frame of the batch lens: the still picture of rows and charts, with the cursor, the future and the selection over it. */
 import { doubleOutline } from '../../ui/canvas.js';
 import { drawAxis, drawBudget, drawPoolFill } from './charts.js';
 import { drawBranch, drawLatency, drawRow, latencyScales } from './draw.js';
@@ -10,7 +10,7 @@ import { batchSpace, StepColumns } from './space.js';
 /** @import { BatchSpace } from './space.js' */
 
 const VEIL = 0.55;
-/** A column of this width is outlined when it is the current one. */
+/** From this width on, the current column is outlined. */
 const OUTLINED = 9;
 
 export class BatchFrame {
@@ -21,7 +21,7 @@ export class BatchFrame {
   /** @type {readonly BatchRequest[]} */
   rows = [];
   numHost = 0;
-  /** The keyboard's cell. @type {{row: number, step: number}|null} */
+  /** The cell of the keyboard cursor. @type {{row: number, step: number}|null} */
   focus = null;
   #key = '';
 
@@ -121,7 +121,7 @@ export class BatchFrame {
     });
   }
 
-  /** The future under a veil, and the current step: outlined where its column is wide enough, else a line with a notch.
+  /** The future, dimmed, and the current step: outlined if its column is wide enough, else a line with a notch.
    * @param {CanvasRenderingContext2D} context @param {StepColumns} columns @param {number} moment @param {number} step @param {number} y @param {number} height */
   #moment(context, columns, moment, step, y, height) {
     const { palette } = this.ctx;
@@ -148,7 +148,8 @@ export class BatchFrame {
     context.fill();
   }
 
-  /** What stands under a point of the rows, or with `scrollTop` null of the charts. @param {number} x @param {number} y @param {number|null} scrollTop
+  /** The thing under a point of the rows or, with `scrollTop` null, of the charts.
+   * @param {number} x @param {number} y @param {number|null} scrollTop
    * @returns {{row: number, step: number|null, part: 'rows'|'latency'|'budget'|'pool'|null}} */
   hit(x, y, scrollTop) {
     const { space, columns, rows } = this;

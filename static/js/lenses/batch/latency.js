@@ -1,21 +1,22 @@
-/** Time to first token, times between tokens, and the cause of each spike: read out of the batch model. */
+/** Time to first token, times between tokens, and the cause of each spike, from the batch model. */
 
 /** @import { BatchModel, BatchRequest, BatchStep } from './model.js' */
 
 /**
- * `preempted` (computed again: `numTokens`) or `swapped` (moved: `bytes`), for request `by` (`own`: for its own
- * next token), and `numSteps` without a chunk; `held`: the budget was spent on others; `idle`: the
- * engine stood still for `us`, perhaps because a miss was `measured`; `prefill`: a chunk of
- * request `by`, and `others` more requests; `moves`: blocks evicted, offloaded, fetched, copied; `none`.
+ * `preempted` (recomputed: `numTokens`) or `swapped` (moved: `bytes`), for request `by` (`own`: for its own next
+ * token), with `numSteps` without a chunk; `held`: other requests used up the budget; `idle`: the engine was idle for
+ * `us`, perhaps because a miss was `measured`; `prefill`: a chunk of request `by`, and `others` more requests;
+ * `moves`: blocks evicted, offloaded, fetched, copied; `none`.
  * @typedef {{kind: 'preempted'|'swapped', step: number, by: number, own: boolean, numTokens: number, bytes: number, numSteps: number}
  *   | {kind: 'held', step: number, numSteps: number} | {kind: 'idle', step: number, us: number, measured: number|null}
  *   | {kind: 'prefill', step: number, by: number, numTokens: number, others: number}
  *   | {kind: 'moves', step: number, moves: BatchStep['moves']} | {kind: 'none', step: number}} Cause
  */
 
-/** The `index`-th token came `us` after the one before it, in `step`. @typedef {{index: number, us: number, step: number, causes: Cause[]}} Spike */
+/** The `index`-th token came `us` after the previous one, in `step`.
+ * @typedef {{index: number, us: number, step: number, causes: Cause[]}} Spike */
 
-/** `worstAtWork`: the longest spike that was not for standing still.
+/** `worstAtWork`: the longest spike not caused by an idle engine.
  * @typedef {{firstUs: number|null, intervals: number[], medianUs: number|null, worst: Spike|null, worstAtWork: Spike|null, spikes: Spike[]}} Latency */
 
 const SPIKE_FACTOR = 1.8;
@@ -131,7 +132,8 @@ function moves(steps) {
   return { kind: 'moves', step: steps[steps.length - 1].step, moves: sum };
 }
 
-/** How much of the time between the first start of a step and the last end the engine stood still. @param {BatchModel} model @returns {number} 0-1 */
+/** Share of the time between the first start and the last end of a step in which the engine was idle.
+ * @param {BatchModel} model @returns {number} 0-1 */
 export function idleShare(model) {
   const { steps } = model;
   if (steps.length < 2) return 0;

@@ -1,4 +1,4 @@
-/** The forms of the states, drawn as in the rows. */
+/** The shapes of the states, drawn as in the rows. */
 import { h } from '../../ui/dom.js';
 import { texts } from '../shared/texts.js';
 

@@ -1,6 +1,6 @@
 /**
- * The batch lens: requests over engine steps, what each step spent of its budget, how full the pool was, and how long
- * each request waited for its tokens, with the cause of the longest wait.
+ * The batch lens: requests over engine steps, each step's use of the budget and the pool, and how long each request
+ * waited for its tokens, with the cause of the longest wait.
  */
 import { CanvasStack, clamp } from '../../ui/canvas.js';
 import { h, replace, setText } from '../../ui/dom.js';
@@ -18,7 +18,7 @@ import { cellText, describeBatch, fillBatchTable, latencyText, poolText, stepTex
 
 const t = texts.batch;
 const MAX_ROWS = 200;
-/** Steps without anybody stepping the engine take this share of the time before it is said. */
+/** Idle time between steps is reported from this share on. */
 const IDLE_SAID = 0.3;
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
@@ -27,13 +27,13 @@ export function create(root, ctx) {
 }
 
 class BatchLens extends LensShell {
-  /** The step that the scene shows, or shows the end of. */
+  /** The step that the scene plays or has just finished. */
   step = 0;
   position = 0;
   playing = false;
-  /** What the table was filled from. */
+  /** What the table was built from. */
   told = '';
-  /** Where the keyboard is. */
+  /** Place of the keyboard cursor. */
   place = { row: 0, step: 0 };
   /** @type {BatchRequest[]} */
   rows = [];
@@ -95,7 +95,7 @@ class BatchLens extends LensShell {
     this.tellInTime();
   }
 
-  /** How many rows are below what is seen, whole or cut. @param {number} rowHeight */
+  /** Number of rows below the visible part, also partly visible ones. @param {number} rowHeight */
   #moreBelow(rowHeight) {
     const { scroll, more, rows } = this;
     const numSeen = Math.floor((scroll.scrollTop + scroll.clientHeight + rowHeight * 0.2) / Math.max(1, rowHeight));

@@ -1,6 +1,6 @@
 /**
- * What every request did in every step, and what the steps spent: a fold of the log's own records that goes on where it
- * stopped. It needs no world, so it is right whatever else the page understands.
+ * The state of every request in every step, and the work of each step: a fold of the log's own records, continued as
+ * the log grows. It doesn't need a world, so it is right even if the page doesn't understand some events.
  */
 import { letterOf } from '../../core/state.js';
 /** @import { Log } from '../../core/log.js' */
@@ -9,45 +9,43 @@ import { letterOf } from '../../core/state.js';
 /** @typedef {'none'|'waiting'|'prefill'|'decode'|'held'|'preempted'|'swapped'|EndState} BatchState */
 
 /**
- * `held`: it runs and holds its blocks, but the budget of the step was spent before its turn. `states[i]` is that of
- * step `firstStep + i`; `reached` tokens were computed at one time or another, so that what lies below is computed again.
+ * `held`: the request runs and holds its blocks, but the step's budget was used up. `states[i]` is the state in step
+ * `firstStep + i`. `reached` is the most tokens ever computed; tokens below it are recomputed.
  * @typedef {{id: number, letter: string, prompt: string, promptLength: number, priority: number,
  *   fork: {parent: number, position: number}|null, addedUs: number|null, firstStep: number, endStep: number,
  *   end: EndState|null, states: BatchState[], reached: number, now: BatchState,
  *   tokenUs: number[], tokenStep: number[], numSettled: number}} BatchRequest
  */
 
-/**
- * `again`: tokens that were computed once more, by request. `measured`: of which request a miss was measured before the step.
+/** `again`: recomputed tokens, by request. `measured`: the request whose miss was measured before the step.
  * @typedef {{step: number, startUs: number, endUs: number, budget: number|null, chunks: readonly Chunk[], numTokens: number,
  *   blocked: import('../../core/events.d.ts').Blocked|null, used: number, cached: number, host: number, again: Map<number, number>, measured: number|null,
  *   preempted: RequestPreempted[], swappedOut: BlocksSwappedOut[], swappedIn: BlocksSwappedIn[],
- *   moves: {evicted: number, offloaded: number, fetched: number, copied: number, forgotten: number, bytes: number}}} BatchStep
- */
+ *   moves: {evicted: number, offloaded: number, fetched: number, copied: number, forgotten: number, bytes: number}}} BatchStep */
 
 export class BatchModel {
   /** @type {import('../../core/types.d.ts').EventRecord[]} */
   records = [];
   read = 0;
-  /** Last step before the first one known here. */
+  /** Last step before the first one known. */
   base = 0;
   /** Step `base + 1 + i`, finished. @type {BatchStep[]} */
   steps = [];
   /** In order of id. @type {Map<number, BatchRequest>} */
   requests = new Map();
-  /** Those that have not ended. @type {Set<BatchRequest>} */
+  /** Unfinished requests. @type {Set<BatchRequest>} */
   live = new Set();
   refCount = new Int32Array(0);
   hashed = new Uint8Array(0);
   used = 0;
   cached = 0;
-  /** Host blocks in use; of which swapped request, or null for a prefix. @type {Map<number, number|null>} */
+  /** Host blocks in use: the swapped request, or null for a prefix. @type {Map<number, number|null>} */
   host = new Map();
-  /** The step that is under way. @type {BatchStep|null} */
+  /** The step in progress. @type {BatchStep|null} */
   open = null;
   /** The request whose miss was measured since the last step. @type {number|null} */
   measured = null;
-  /** Goes up with every change. */
+  /** Increases with every change. */
   version = 0;
 
   /** @param {Log} log */
@@ -67,7 +65,7 @@ export class BatchModel {
     this.#resume(log.checkpoint);
   }
 
-  /** What was there before the first record. @param {any} checkpoint */
+  /** The state before the first record. @param {any} checkpoint */
   #resume(checkpoint) {
     if (!checkpoint) return;
     for (const [block, count] of checkpoint.ref_count.entries()) {
@@ -101,7 +99,7 @@ export class BatchModel {
     return this.base + this.steps.length;
   }
 
-  /** Fold what has come. @returns {boolean} whether anything had */
+  /** Folds new records. @returns {boolean} whether anything had */
   advance() {
     const { log } = this;
     if (log.records !== this.records || log.records.length < this.read) this.#reset();
@@ -245,7 +243,7 @@ export class BatchModel {
     }
   }
 
-  /** Between two steps it ends at once; inside one it still was at work in it. @param {BatchRequest} request @param {string} code */
+  /** Between two steps a request finishes at once; within a step it still took part. @param {BatchRequest} request @param {string} code */
   #ended(request, code) {
     request.end = code === 'cancelled' || code === 'failed' ? code : 'finished';
     request.endStep = this.open && this.open.step >= request.firstStep ? this.open.step : this.headStep;

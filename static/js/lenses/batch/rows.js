@@ -1,4 +1,4 @@
-/** The words and buttons of each row of the batch lens: the prompt, cancel, priority, and its times. */
+/** The text and buttons of each row of the batch lens: the prompt, cancel, priority, and its times. */
 import { letterOf } from '../../core/state.js';
 import { h, icon, PATHS, setAttribute, setText } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';

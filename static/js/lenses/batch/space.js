@@ -1,16 +1,19 @@
-/** Where everything stands in the batch lens: one grid of columns for the rows and for the charts below them. */
+/** The layout of the batch lens: one grid of columns for the rows and for the charts below them. */
 import { clamp } from '../../ui/canvas.js';
 /** @import { Palette } from '../../ui/palette.js' */
 
-/** `stepsWidth` from `x` on is where the steps stand; `latency` is where the strips stand, or null when they are a line of text.
+/**
+ * Steps are from `x` on, `stepsWidth` wide; `latency` is the place of the strips, or null when they are a line of
+ * text.
  * @typedef {{wide: boolean, em: number, width: number, label: number, labelHeight: number, x: number, stepsWidth: number,
  *   latency: {x: number, firstWidth: number, restX: number, restWidth: number}|null, rowHeight: number, barTop: number, barHeight: number,
- *   budget: Band, pool: Band|null, host: Band|null, axisY: number, chartsHeight: number}} BatchSpace */
+ *   budget: Band, pool: Band|null, host: Band|null, axisY: number, chartsHeight: number}} BatchSpace
+ */
 /** @typedef {{y: number, height: number}} Band */
 
 const WIDE = 780;
 const MAX_ROW = 64;
-/** A narrow picture lower than this leaves out the pool. */
+/** A narrow picture lower than this omits the pool. */
 const LOW = 23;
 
 /**
@@ -57,7 +60,7 @@ export function batchSpace({ width, height }, palette, numRows, host) {
 const MAX_COLUMN = 26;
 const MIN_COLUMN = 3;
 
-/** Steps as columns: one each while there is room, else `per` in one. */
+/** Steps as columns: one each while they fit, else `per` in one. */
 export class StepColumns {
   /** @param {number} base last step before the first one @param {number} numSteps @param {BatchSpace} space */
   constructor(base, numSteps, space) {
@@ -85,7 +88,7 @@ export class StepColumns {
     return [from, Math.min(from + this.per - 1, this.base + this.numSteps)];
   }
 
-  /** Where the end of a step stands. @param {number} position steps since the beginning of all, whole and part */
+  /** Position of the end of a step. @param {number} position steps since the beginning of all, whole and part */
   at(position) {
     return this.x + ((position - this.base) / this.per) * this.width;
   }

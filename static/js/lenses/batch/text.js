@@ -1,4 +1,4 @@
-/** The batch lens in words: what a request did in a step, what a step spent, why a token was late. */
+/** The batch lens in words: a request's state in a step, a step's work, and why a token was late. */
 import { letterOf } from '../../core/state.js';
 import { replace } from '../../ui/dom.js';
 import { bytes, count, duration, fill } from '../../ui/format.js';
@@ -57,7 +57,7 @@ export function restText(latency) {
   return spikes.length > 0 && worst.causes.length > 0 ? fill(t.restWorst, { ...values, cause: causeText(worst.causes[0], 'short') }) : fill(t.restCalm, values);
 }
 
-/** Everything about one request's times. @param {Latency} latency @returns {string} */
+/** All times of one request. @param {Latency} latency @returns {string} */
 export function latencyText(latency) {
   const lines = [];
   if (latency.firstUs !== null) lines.push(fill(t.firstLong, { time: time(latency.firstUs) }));
@@ -68,7 +68,7 @@ export function latencyText(latency) {
   return lines.join('\n');
 }
 
-/** What a request did in a step. @param {BatchModel} model @param {BatchRequest} request @param {number} step @returns {string} */
+/** A request's state in a step. @param {BatchModel} model @param {BatchRequest} request @param {number} step @returns {string} */
 function stateText(model, request, step) {
   const state = model.stateAt(request, step);
   const one = model.step(step);
@@ -92,7 +92,7 @@ function stateText(model, request, step) {
   return t.did[state];
 }
 
-/** What the step spent, on whom, and who was not let in. @param {BatchModel} model @param {number} step @returns {string} */
+/** The step's use of the budget, and the blocked request. @param {BatchModel} model @param {number} step @returns {string} */
 export function stepText(model, step) {
   const one = model.step(step);
   if (!one) return t.noStep;
@@ -114,7 +114,8 @@ export function poolText(model, step, numBlocks, numHost) {
   return [fill(t.poolUsed, values), numHost > 0 && fill(t.hostUsed, values), moved].filter(Boolean).join(' · ');
 }
 
-/** A row's cell: whose, which step, what, and how long the step took. @param {BatchModel} model @param {BatchRequest} request @param {number} step @returns {string} */
+/** A row's cell: request, step, state, and the step's duration.
+ * @param {BatchModel} model @param {BatchRequest} request @param {number} step @returns {string} */
 export function cellText(model, request, step) {
   const one = model.step(step);
   const base = fill(t.cell, { letter: request.letter, step, what: stateText(model, request, step) });

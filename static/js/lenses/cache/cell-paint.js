@@ -1,6 +1,6 @@
 /**
- * Painting the cells of all layers: a bitmap with two rows a layer (K, V), one device pixel of the picture wide a pixel,
- * filled by lookup table and then drawn strip by strip at whatever height each row has.
+ * Paints the cells of all layers: a bitmap with two rows per layer (K, V) and one device pixel per column pixel,
+ * filled by lookup table and then drawn strip by strip at each row's height.
  */
 import {mix, packed} from '../../ui/palette.js';
 import {ENTRY} from './entries.js';
@@ -101,10 +101,10 @@ export function paintCells(bitmap, input) {
   bitmap.commit();
 }
 
-/** Of an entry that few heads keep so much is taken away at most. */
+/** The most that fades from an entry that few heads keep. */
 const MOST_DIMMED = 0.72;
 
-/** One pixel word on its way to another. @param {number} word @param {number} to @param {number} t @returns {number} */
+/** One pixel word mixed with another. @param {number} word @param {number} to @param {number} t @returns {number} */
 function towards(word, to, t) {
   const part = (/** @type {number} */ shift) => Math.round(((word >>> shift) & 255) * (1 - t) + ((to >>> shift) & 255) * t) << shift;
   return ((255 << 24) | part(16) | part(8) | part(0)) >>> 0;
@@ -136,7 +136,8 @@ function lastStored(entries) {
 /** @type {WeakMap<Entries, {edges: ColumnEdges, states: Uint8Array}>} */
 const knownStates = new WeakMap();
 
-/** State of each drawn column: that of the fullest of its tokens. @param {ColumnEdges} edges @param {Entries} entries
+/** State of each drawn column: the fullest of its tokens.
+ * @param {ColumnEdges} edges @param {Entries} entries
  * @returns {Uint8Array} */
 export function columnStates(edges, entries) {
   const known = knownStates.get(entries);
@@ -154,7 +155,7 @@ export function columnStates(edges, entries) {
   return states;
 }
 
-/** Columns in whole device pixels, with a gap where they, or at least their blocks, are wide enough.
+/** Columns in whole device pixels, with a gap if they, or at least their blocks, are wide enough.
  * @param {ColumnEdges} edges @param {number} ratio @param {number} left @param {number} blockSize
  * @param {number} gapFrom */
 function pixelEdges(edges, ratio, left, blockSize, gapFrom) {

@@ -1,4 +1,4 @@
-/** What the chips above the columns and the sentences below them say about a picture. */
+/** The texts of the chips above the columns and of the axis below them. */
 import { phasesOf, within } from '../../core/phases.js';
 import { clamp, span } from '../../ui/canvas.js';
 import { fill } from '../../ui/format.js';
@@ -62,7 +62,7 @@ function chipState(first, kept, hit) {
   return hit ? 'hit' : 'used';
 }
 
-/** Since when the entries of a request that has ended are gone from a block.
+/** The step since which a finished request's entries are gone from a block.
  * @param {CachePicture} picture @param {number} block @param {BlockHistory} history */
 export function goneSince({ request, scene }, block, history) {
   const span_ = request ? history.log.spanOf(request.id) : null;
@@ -72,7 +72,8 @@ export function goneSince({ request, scene }, block, history) {
   return history.goneSince(block, written, scene.after.seq);
 }
 
-/** How strongly a chip says "just changed". @param {CachePicture} picture @param {number} logical @param {number} block @param {number} progress */
+/** How strongly a chip marks a recent change.
+ * @param {CachePicture} picture @param {number} logical @param {number} block @param {number} progress */
 function ringAt({ step, former, ended }, logical, block, progress) {
   if (!step || block < 0) return 0;
   const phases = phasesOf(step);

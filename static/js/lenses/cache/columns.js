@@ -1,6 +1,6 @@
 /**
- * Where the tokens of a request stand from left to right: one column each, grouped by block. A context that is too long
- * for that keeps its last tokens at full width; the older ones become pixels, then bins. Pure functions of their input.
+ * Positions of a request's tokens from left to right: one column each, grouped by block. In a longer context, the last
+ * tokens keep their full width, and the older ones become pixels, then bins. Pure functions of their input.
  */
 
 /**
@@ -12,15 +12,15 @@
  * @property {number} [maxPitch] widest column
  */
 
-/** Tokens that keep their width in a long context, and the share of the width that they get. */
+/** Tokens that keep their width in a long context, and their share of the total width. */
 const TAIL_TOKENS = 32;
 const TAIL_SHARE = 0.3;
-/** The tail moves on in steps of so many tokens, so that decode adds columns to a picture that stands still. */
+/** The tail moves in steps of this many tokens, so that decode adds columns to a still picture. */
 const TAIL_STRIDE = 8;
 /** Below this pitch a context counts as long. */
 const MIN_PITCH = 5;
 const TAIL_GAP = 14;
-/** Column counts between which the picture keeps its scale. */
+/** Column counts between which the scale doesn't change. */
 const LEVELS = [16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 224, 256, 320, 384];
 
 export class Columns {
@@ -31,7 +31,7 @@ export class Columns {
   constructor(input, scale) {
     this.input = input;
     this.scale = scale;
-    /** Tokens (or empty slots) that have a place. */
+    /** Number of tokens (or empty slots) with a place. */
     this.numShown = 0;
   }
 
@@ -39,7 +39,7 @@ export class Columns {
     return this.input.x;
   }
 
-  /** Is part of the row drawn narrower than one column a token? */
+  /** Whether part of the row has less than one column per token. */
   get long() {
     return this.scale.tailStart > 0;
   }
@@ -98,10 +98,7 @@ function layoutLong(input) {
   return columns;
 }
 
-/**
- * A picture of columns that can be painted: edges of each drawn column and the tokens in it. Between two layouts the
- * edges are on the way from the one to the other.
- */
+/** A paintable layout: the edges of each drawn column and its tokens. Between two layouts, the edges are interpolated. */
 export class ColumnEdges {
   /** @param {Columns} before @param {Columns} after @param {number} t 0-1, how far on the way */
   constructor(before, after, t) {
@@ -147,12 +144,12 @@ export class ColumnEdges {
     return this.count > 0 ? this.x1[this.count - 1] : this.after.x;
   }
 
-  /** Pixels from one column to the next where columns are widest. */
+  /** Pixels from one column to the next in the widest part. */
   get pitch() {
     return this.after.scale.pitch;
   }
 
-  /** The column in which a position stands. @param {number} position @returns {number} */
+  /** The column of a position. @param {number} position @returns {number} */
   columnOf(position) {
     const { tailStart, bin } = this.after.scale;
     return position < tailStart ? Math.floor(position / bin) : this.numBins + position - tailStart;

@@ -1,4 +1,4 @@
-/** The controls above the cache lens: what the cells show, hide the sink, and the legend of the view. */
+/** The controls above the cache lens: cell contents, hide the sink, and the legend of the view. */
 import { h, replace, setAttribute } from '../../ui/dom.js';
 import { VIEWS } from '../../ui/store.js';
 import { texts } from '../shared/texts.js';

@@ -1,4 +1,4 @@
-/** One frame of the cache lens, drawn from a picture: cells, outlines, the opened row, rings. No state of its own. */
+/** One frame of the cache lens, drawn from a picture: cells, outlines, the opened row, rings. It has no state. */
 import { doubleOutline, hatch, roundRect, span } from '../../ui/canvas.js';
 import { columnStates, drawRow } from './cell-paint.js';
 import { ENTRY } from './entries.js';
@@ -11,7 +11,7 @@ import { goneShare } from './gone.js';
 /** @import { Entries } from './entries.js' */
 /** @import { Row } from './rows.js' */
 
-/** Outlines are drawn cell by cell up to so many; beyond, block by block. */
+/** Up to this many columns, outlines are drawn per cell, beyond it per block. */
 const MAX_OUTLINES = 2600;
 
 /**
@@ -50,7 +50,7 @@ export function drawCells(frame) {
   if (frame.to.kept.some(Boolean) || frame.from.kept.some(Boolean)) hatched(frame);
 }
 
-/** The ground of an open row. @param {CellFrame} frame @param {Row} row */
+/** The background of an open row. @param {CellFrame} frame @param {Row} row */
 function panel({ context, palette, space, edges }, row) {
   context.globalAlpha = row.weight;
   context.fillStyle = palette.css('row-open');
@@ -72,7 +72,7 @@ function reader({ context, palette, edges }, row) {
   context.setLineDash([]);
 }
 
-/** What is not written is an outline. @param {CellFrame} frame @param {ColumnEdges} edges */
+/** Unwritten entries are outlines. @param {CellFrame} frame @param {ColumnEdges} edges */
 function outlines(frame, edges) {
   const { context, palette, rows, layers } = frame;
   const before = columnStates(edges, frame.from);
@@ -127,7 +127,7 @@ function outlineRow(paths, row, edges, states, entries, each, blockSize) {
   }
 }
 
-/** What a policy has forgotten: an outline with a stroke through it, from corner to corner; narrow ones share one stroke.
+/** Dropped entries: an outline with a diagonal stroke. Narrow ones share one stroke.
  * @param {{gone: Path2D, strike: Path2D}} paths @param {Row} row @param {ColumnEdges} edges @param {Uint8Array} states @param {import('./gone.js').Gone} gone @param {boolean} each */
 function strikeRow(paths, row, edges, states, gone, each) {
   const top = Math.round(row.keyTop) + 0.5;
@@ -153,7 +153,7 @@ function strikeRow(paths, row, edges, states, gone, each) {
   }
 }
 
-/** Blocks that are nobody's but still cached. @param {CellFrame} frame */
+/** Blocks that no request uses but that are still cached. @param {CellFrame} frame */
 function hatched({ context, palette, edges, from, to, turned, blockSize, rows }) {
   const t = turned(0);
   const top = rows[rows.length - 1]?.top ?? 0;
@@ -218,12 +218,10 @@ export function drawWriting(context, palette, edges, row, position, t) {
   context.globalAlpha = 1;
 }
 
-/**
- * Rings of what is hovered or pinned: an entry, a column, a block, a layer.
+/** Rings around the hovered or pinned entry, column, block or layer.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {CacheSpace} space @param {ColumnEdges} edges
  * @param {readonly Row[]} rows @param {number} requestId @param {Selection} selection @param {boolean} pinned
- * @param {readonly number[]} table @param {number} blockSize
- */
+ * @param {readonly number[]} table @param {number} blockSize */
 export function drawSelection(context, palette, space, edges, rows, requestId, selection, pinned, table, blockSize) {
   const style = { line: palette.css('selected'), gap: palette.css('selected-gap'), mark: palette.px('mark') };
   const ring = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ h) => {
@@ -259,7 +257,8 @@ function single(context, palette, x, y, w, h) {
   context.stroke();
 }
 
-/** Where the white mark "now" stands below the columns. @param {ColumnEdges} edges @param {Entries} entries @returns {[number, number]|null} */
+/** Position of the white mark "now" below the columns.
+ * @param {ColumnEdges} edges @param {Entries} entries @returns {[number, number]|null} */
 export function freshSpan(edges, entries) {
   const first = entries.states.indexOf(ENTRY.FRESH);
   if (first < 0) return null;

@@ -1,25 +1,23 @@
-/**
- * What stands in each column of one request: the state of every entry, at rest and at the stages of a step. Pure.
- */
+/** The contents of each column of one request: the state of every entry, at rest and at the stages of a step. Pure. */
 import { phasesOf, within } from '../../core/phases.js';
 import { tableOf } from '../../core/selectors.js';
 import { clamp, span } from '../../ui/canvas.js';
 import { goneEverywhere, goneOf } from './gone.js';
 /** @import { World, Request, StepInfo, Chunk } from '../../core/types.d.ts' */
 
-/** In order of how much is there. */
+/** States, from least to most present. */
 export const ENTRY = /** @type {const} */ ({
   /** No physical block for this position yet. */
   ABSENT: 0,
-  /** A slot of the request's own, not written. */
+  /** An unwritten slot of the request. */
   BLANK: 1,
-  /** The request's windows have moved on and the block was given back. */
+  /** The request's windows have moved on, and the block was released. */
   RELEASED: 2,
-  /** A policy has dropped it in every layer and head; its block may still be there. */
+  /** A policy has dropped it in every layer and head; its block may still be held. */
   FORGOTTEN: 3,
-  /** The request has ended and the slot has been blanked or taken by someone else. */
+  /** The request has finished, and the slot is blank or used by another request. */
   GONE: 4,
-  /** The request has ended; the block is free (or used by another request) and still holds the entry. */
+  /** The request has finished; the block is free (or used by another request) and still holds the entry. */
   KEPT: 5,
   /** Written and in use. */
   STORED: 6,
@@ -78,14 +76,12 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
   return { states, table, kept, numTokens: request.tokens.length, numStored, gone };
 }
 
-/**
- * The stages of a step for the shown request: before it, blocks taken, entries written, blocks given back.
+/** The stages of a step for the shown request: before it, blocks taken, entries written, blocks released.
  * @typedef {object} Stages
  * @property {Entries} before
  * @property {Entries} taken
  * @property {Entries} written
- * @property {Entries} after
- */
+ * @property {Entries} after */
 
 /**
  * @param {Entries} before @param {Entries} after @param {Chunk|null} chunk what the request computes in the step
@@ -110,12 +106,9 @@ export function stagesOf(before, after, chunk, ended) {
   return {before, taken: { ...mid, states: taken }, written: { ...mid, states: written }, after};
 }
 
-/**
- * The pair of stages that is on screen. `sweep`: rows turn from the first into the second one by one; otherwise they
- * fade, `t` of the way.
+/** The two stages on screen. `sweep`: rows change from the first to the second one by one; otherwise they fade, at `t`.
  * @param {StepInfo|null} step @param {number} progress @param {Stages} stages
- * @returns {{from: Entries, to: Entries, sweep: boolean, t: number}}
- */
+ * @returns {{from: Entries, to: Entries, sweep: boolean, t: number}} */
 export function stageAt(step, progress, stages) {
   if (!step || progress <= 0) return { from: stages.before, to: stages.before, sweep: false, t: 1 };
   const phases = phasesOf(step);

@@ -1,4 +1,4 @@
-/** Draws the cache lens at one progress, keeping only what can be reused from frame to frame. */
+/** Draws the cache lens at one progress. It keeps only what later frames can reuse. */
 import { CUT_SPEED, layerAt, numLayersWritten, phasesOf, WRITE_SHARE, within } from '../../core/phases.js';
 import { clamp, fitText, span, textWidth, useFont } from '../../ui/canvas.js';
 import { fill, percent } from '../../ui/format.js';
@@ -26,10 +26,10 @@ import { layoutRows, openWeights, rowApart } from './rows.js';
 /** @import { Bar } from '../shared/opened-row.js' */
 /** @import { Row } from './rows.js' */
 
-/** A layer that passes faster than this is part of a sweep: its query and labels are not shown one by one. */
+/** A layer faster than this is part of a sweep: its query and labels aren't shown one by one. */
 const READABLE_MS = 110;
 const NUM_LABELS = 5;
-/** From this share on the first token is called a sink. */
+/** From this share on, the first token is called a sink. */
 const SINK_SHARE = 0.15;
 
 export class CacheFrame {
@@ -47,7 +47,7 @@ export class CacheFrame {
   space = null;
   /** @type {Row[]} */
   rows = [];
-  /** The open row where it stands apart (phone). @type {Row|null} */
+  /** The open row, where it is drawn separately (phone). @type {Row|null} */
   apart = null;
   /** @type {number[]} */
   table = [];
@@ -55,7 +55,8 @@ export class CacheFrame {
   #paintedEdges = /** @type {ColumnEdges|null} */ (null);
   #gridKey = '';
   #gridEntries = /** @type {Entries|null} */ (null);
-  /** What the cell layer shows, to leave it alone while it would look the same. @type {(Entries|ColumnEdges|number)[]} */
+  /** The key of the cell layer's contents, so that it isn't repainted while it would look the same.
+   * @type {(Entries|ColumnEdges|number)[]} */
   #cells = [];
 
   /** @param {CanvasStack} stack @param {Ctx} ctx @param {readonly [Bitmap, Bitmap]} bitmaps */
@@ -65,7 +66,7 @@ export class CacheFrame {
     this.bitmaps = bitmaps;
   }
 
-  /** A new picture: nothing painted holds any more.
+  /** A new picture: everything painted is invalid.
    * @param {CachePicture} picture @param {Levels|null} levels @param {CellTables} tables @param {BlockHistory} history */
   reset(picture, levels, tables, history) {
     Object.assign(this, { picture, levels, tables, history });
@@ -127,7 +128,7 @@ export class CacheFrame {
     const chips = chipsOf(picture, entries, edges, progress, history, ctx.ui.shown);
     const context = this.stack.clear('grid');
     drawChips(context, ctx.palette, space, chips);
-    drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), edges.right); // right of the columns stand the query's words
+    drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), edges.right); // the query's text is to the right of the columns
     const { request } = picture;
     if (!space.phone && request) drawTokens(context, ctx.palette, space, edges, (p) => (p < request.tokens.length ? tokenName(request.pieces[p], p) : ''));
   }
@@ -151,7 +152,7 @@ export class CacheFrame {
     if (this.apart) drawCells({ ...frame, rows: [this.apart] });
   }
 
-  /** How far each row has turned. @param {number} progress @param {ReturnType<typeof stageAt>} stage @param {boolean} cut */
+  /** How far each row has changed. @param {number} progress @param {ReturnType<typeof stageAt>} stage @param {boolean} cut */
   #turned(progress, stage, cut) {
     const step = this.picture?.step;
     if (!step || !stage.sweep) return () => stage.t;
@@ -199,7 +200,7 @@ export class CacheFrame {
     return cache === 'kv' ? half.k + half.v : cache === 'latent' ? half.latent + half.rotary : '';
   }
 
-  /** Does the sweep pass too fast for one layer to be read? */
+  /** Whether the sweep is too fast for reading one layer. */
   #sweeping() {
     const { picture, ctx } = this;
     if (!picture?.step || !ctx.timeline.moving) return false;
@@ -207,7 +208,7 @@ export class CacheFrame {
     return ((layers[1] - layers[0]) * duration) / Math.max(1, this.layers.length) / ctx.timeline.speed < READABLE_MS;
   }
 
-  /** Where hits and prefill end. @param {CanvasRenderingContext2D} context */
+  /** Ends of the hits and of the prefill. @param {CanvasRenderingContext2D} context */
   #drawBoundary(context) {
     const { picture, edges, space, ctx, rows } = this;
     const request = picture?.request;
@@ -219,7 +220,7 @@ export class CacheFrame {
     drawBoundaries(context, ctx.palette, xs, top - 4, space.phone ? rows[0].top + rows[0].height : Math.min(bottom, space.height));
   }
 
-  /** The step whose attention an open row shows: during the sweep that of the new step once the layer reads.
+  /** The step whose attention an open row shows: during the sweep, the new step once the layer reads.
    * @param {number} layer @param {number} progress @param {LayerMoment|null} moment @returns {number} 0 for none */
   #attentionStep(layer, progress, moment) {
     const { picture } = this;
@@ -247,7 +248,8 @@ export class CacheFrame {
     return row && ui.hideSink ? withoutSink(row) : row;
   }
 
-  /** Attention that an entry gets now, from the frame of the shown step. @param {number} layer @param {number} position @returns {number|null} */
+  /** Attention that an entry gets now, from the frame of the shown step.
+   * @param {number} layer @param {number} position @returns {number|null} */
   attentionOf(layer, position) {
     const step = this.picture?.request && this.picture.request.state !== 'finished' ? this.picture.attentionAfter : 0;
     const row = this.#row(step, layer);
@@ -315,7 +317,8 @@ export class CacheFrame {
     context.fillText(fitText(context, text, space.width - space.columnsLeft - 8), space.columnsLeft + 4, (row.barTop + row.barBase) / 2);
   }
 
-  /** The mark below the columns that were just written. @param {CanvasRenderingContext2D} context
+  /** The mark below the columns just written.
+   * @param {CanvasRenderingContext2D} context
    * @param {ReturnType<typeof stageAt>} stage @param {number} progress */
   #drawNow(context, stage, progress) {
     const { edges, space, ctx, picture } = this;
@@ -363,7 +366,8 @@ export class CacheFrame {
   }
 }
 
-/** A number that changes only while chips do: when blocks are taken or given back. @param {CachePicture} picture @param {number} progress */
+/** A number that changes only while chips do: when blocks are allocated or released.
+ * @param {CachePicture} picture @param {number} progress */
 function gridMoment({ step, ended }, progress) {
   if (!step) return '';
   const { blocks, layers, release } = phasesOf(step);
@@ -373,7 +377,8 @@ function gridMoment({ step, ended }, progress) {
   return ended && progress > release[0] ? `r${Math.round(within(release, progress) * 30)}` : '';
 }
 
-/** Where the row that stands apart belongs in the strip. @param {CanvasRenderingContext2D} context @param {string} color
+/** Place of the separate row in the strip.
+ * @param {CanvasRenderingContext2D} context @param {string} color
  * @param {Row} row @param {number} x */
 function markRow(context, color, row, x) {
   const y = (row.keyTop + row.valueTop + row.valueHeight) / 2;

@@ -1,9 +1,12 @@
-/** What a policy has forgotten of one request, as the cache lens paints it: the share of heads by layer and position. Pure. */
+/** Dropped entries of one request for the cache lens: the share of heads that dropped them, by layer and position. Pure. */
 
 /** @import { World, Request } from '../../core/types.d.ts' */
 
-/** `shares[layer % lists · shown + position]`: 0 kept by all heads of the layer, 1 by none; one list may stand for all layers.
- * @typedef {{lists: number, heads: number, shown: number, shares: Float32Array, numKept: number}} Gone */
+/**
+ * `shares[layer % lists · shown + position]`: 0 if all heads of the layer keep the entry, 1 if none does. One list can
+ * apply to all layers.
+ * @typedef {{lists: number, heads: number, shown: number, shares: Float32Array, numKept: number}} Gone
+ */
 
 /** @param {World} world @param {Request} request @param {number} shown positions @returns {Gone|null} null while nothing is forgotten */
 export function goneOf(world, request, shown) {
@@ -32,7 +35,7 @@ export function goneShare(gone, layer, from, to) {
   return sum / Math.max(1, to - from);
 }
 
-/** Is a position gone in every layer and head? @param {Gone} gone @param {number} position */
+/** Whether a position is dropped in every layer and head. @param {Gone} gone @param {number} position */
 export function goneEverywhere(gone, position) {
   for (let list = 0; list < gone.lists; list++) if (gone.shares[list * gone.shown + position] < 1) return false;
   return true;

@@ -1,4 +1,4 @@
-/** What stands still around the cells: block chips above, layer names left, the sentences of the axis below. */
+/** The still parts around the cells: block chips above, layer names on the left, and the axis below. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -90,7 +90,8 @@ function writeChip(context, palette, chip, x, y, width) {
   context.fillText(note, x + pad + titleWidth + 10, y);
 }
 
-/** Ground behind a text that stands on hatching. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** Background of a text on hatching.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {string} text @param {number} x @param {number} y */
 function backed(context, palette, text, x, y) {
   const size = palette.px('text-xs');
@@ -101,7 +102,7 @@ function backed(context, palette, text, x, y) {
   context.fillStyle = ink;
 }
 
-/** Chips that are too narrow to be told apart become one. @param {readonly Chip[]} chips @param {Palette} palette @returns {Chip[]} */
+/** Chips that are too narrow to distinguish are merged. @param {readonly Chip[]} chips @param {Palette} palette @returns {Chip[]} */
 function mergeNarrow(chips, palette) {
   const least = palette.px('text-xs') * 0.9;
   /** @type {Chip[]} */
@@ -153,7 +154,8 @@ export function drawLayerNames(context, palette, space, rows, note) {
   }
 }
 
-/** The letters of the two halves at the opened row. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** The letters of the two halves in the opened row.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {Row} row @param {CacheSpace} space @param {string} letters */
 function halves(context, palette, row, space, letters) {
   const x = space.columnsLeft - 4;
@@ -171,10 +173,8 @@ function strideOf(rows, size) {
   return [1, 5, 10, 20, 50].find((stride) => stride * closed >= size * 1.5) ?? 100;
 }
 
-/**
- * A part of the axis: from one position to another, with texts from long to short.
- * @typedef {{x0: number, x1: number, texts: readonly string[], strong: boolean}} AxisPart
- */
+/** A part of the axis, from one position to another, with texts from long to short.
+ * @typedef {{x0: number, x1: number, texts: readonly string[], strong: boolean}} AxisPart */
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {CacheSpace} space @param {readonly AxisPart[]} parts
  * @param {number} right how far the last text may go */
@@ -193,7 +193,8 @@ export function drawAxis(context, palette, space, parts, right) {
   });
 }
 
-/** Dashed lines where prefill ends and where hits end. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** Dashed lines at the end of the prefill and of the hits.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {readonly number[]} xs @param {number} top @param {number} bottom */
 export function drawBoundaries(context, palette, xs, top, bottom) {
   context.strokeStyle = palette.css('ink-3');

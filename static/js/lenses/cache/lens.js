@@ -1,6 +1,6 @@
 /**
- * The cache lens: rows are layers, columns cached tokens, each cell K over V. Prefill writes whole rows, decode writes
- * one entry a layer and then reads the row, which opens while it is read.
+ * The cache lens: rows are layers, columns are cached tokens, each cell has K over V. Prefill writes whole rows.
+ * Decode writes one entry per layer and then reads the row, which opens while it is read.
  */
 import { Bitmap } from '../../ui/canvas.js';
 import { h } from '../../ui/dom.js';
@@ -39,7 +39,7 @@ class CacheLens extends LensShell {
   /** @type {ReceivedAttention|null} */
   received = null;
   progress = 0;
-  /** Position under the keyboard's cursor. */
+  /** Position of the keyboard cursor. */
   cursorPosition = 0;
 
   /** @param {HTMLElement} root @param {Ctx} ctx */

@@ -1,6 +1,6 @@
 /**
- * The figure behind each cell in the views of the cache lens: magnitude, attention so far, age; and their scales. All
- * scales are fixed at the end of prefill (age: by the request's budget), so they do not move while stepping.
+ * The value of each cell in the views of the cache lens (magnitude, attention so far, age) and their scales. All
+ * scales are fixed at the end of prefill (age: by the request's budget), so that they don't change from step to step.
  */
 import { heldPack, meanRow } from '../shared/frame-rows.js';
 import { percentiles } from './norms.js';
@@ -13,12 +13,10 @@ import { percentiles } from './norms.js';
 const CHECKPOINT_STEPS = 32;
 const MAX_ASKED = 8;
 
-/**
- * Levels 0-255 by [half][layer · count + column], -1 where not known.
+/** Levels 0-255 by [half][layer · count + column], -1 if unknown.
  * @typedef {object} Levels
  * @property {[Int16Array, Int16Array]} halves
- * @property {number} count columns
- */
+ * @property {number} count columns */
 
 /** @param {ColumnEdges} edges @param {number} numLayers @param {Norms} norms @param {boolean} own each layer on its own scale
  * @returns {Levels} */
@@ -61,10 +59,7 @@ export function ageLevels(edges, numLayers, world, table, log, step, oldest) {
   return { halves: [levels, levels], count };
 }
 
-/**
- * Attention that each entry of one request has received: summed over the frames of its steps, whatever is missing left
- * out and counted.
- */
+/** Attention that each entry of one request has received, summed over the frames of its steps. Missing frames are skipped and counted. */
 export class ReceivedAttention {
   /** @param {Frames} frames @param {number} numLayers @param {number} firstStep of the request */
   constructor(frames, numLayers, firstStep) {
@@ -98,7 +93,7 @@ export class ReceivedAttention {
     [this.sum, this.queries, this.capacity] = [sum, queries, capacity];
   }
 
-  /** Start again, because frames have come that were missing. */
+  /** Starts again because missing frames have arrived. */
   reset() {
     this.step = this.firstStep - 1;
     this.sum = new Float32Array(0);
@@ -109,7 +104,7 @@ export class ReceivedAttention {
     this.checkpoints = [];
   }
 
-  /** Sum up to `step`, forwards or back. @param {number} step @param {number} requestId */
+  /** Sums up to `step`, forward or backward. @param {number} step @param {number} requestId */
   seek(step, requestId) {
     if (step < this.step) this.#back(step);
     let asked = 0;
@@ -158,7 +153,7 @@ export class ReceivedAttention {
     Object.assign(this, { ...from, sum: from.sum.slice(), queries: from.queries.slice() });
   }
 
-  /** Fix the scale from the first frame that tells of the whole prompt. @param {Pack|null} pack */
+  /** Fixes the scale from the first frame that covers the whole prompt. @param {Pack|null} pack */
   settle(pack) {
     if (this.scale || !pack) return;
     const all = [];
@@ -186,7 +181,8 @@ export class ReceivedAttention {
     return { halves: [levels, levels], count };
   }
 
-  /** Mean share of a query that could read it. @param {number} layer @param {number} from @param {number} to @returns {number|null} */
+  /** Mean share over the queries that could read it.
+   * @param {number} layer @param {number} from @param {number} to @returns {number|null} */
   average(layer, from, to) {
     let sum = 0;
     let queries = 0;

@@ -1,11 +1,11 @@
 /**
- * Norms of the entries of one request, gathered from frames, and the scale that they are shown on. The scale is fixed
- * at the end of prefill: 2nd to 98th percentile of the prompt's entries.
+ * Norms of one request's entries, collected from frames, and their scale. The scale is fixed at the end of prefill:
+ * from the 2nd to the 98th percentile of the prompt's entries.
  */
 
 /** @import { Pack } from '../../core/types.d.ts' */
 
-/** Of so many values a scale is made; of more, every second, third … is taken. */
+/** A scale is computed from this many values; of more, every second, third … is used. */
 const MOST_VALUES = 8192;
 
 /** @param {Float32Array|number[]} values @param {number} low @param {number} high percentiles 0-1
@@ -25,7 +25,7 @@ export class Norms {
     this.numLayers = numLayers;
     this.promptLength = promptLength;
     this.capacity = 0;
-    /** [layers, capacity], NaN where not known. */
+    /** [layers, capacity], NaN if unknown. */
     this.key = new Float32Array(0);
     this.value = new Float32Array(0);
     /** Steps whose pack has been read. @type {Set<number>} */
@@ -36,10 +36,10 @@ export class Norms {
     /** By layer, for the shade of a stored cell. @type {{key: [number, number], value: [number, number]}[]} */
     this.layerScales = [];
     this.scaleFixed = false;
-    /** Goes up when something became known. */
+    /** Increases with every new value. */
     this.version = 0;
     this.settledVersion = -1;
-    /** Levels of the bins of a long context, once the scale is fixed: by half, layer and bin, -2 where not computed. */
+    /** Levels of the bins of a long context, once the scale is fixed: by half, layer and bin, -2 if not computed. */
     this.binned = { bin: 0, own: false, numBins: 0, key: new Int16Array(0), value: new Int16Array(0) };
   }
 
@@ -85,11 +85,9 @@ export class Norms {
     }
   }
 
-  /**
-   * `level` of a whole bin, remembered: a decode step changes none of them.
+  /** `level` of a whole bin, cached, because a decode step doesn't change it.
    * @param {'key'|'value'} half @param {number} layer @param {number} index which bin @param {number} bin tokens in it @param {boolean} own
-   * @returns {number}
-   */
+   * @returns {number} */
   binLevel(half, layer, index, bin, own) {
     if (!this.scaleFixed) return this.level(half, layer, index * bin, (index + 1) * bin, own);
     const { binned } = this;
@@ -117,7 +115,7 @@ export class Norms {
     this.#copy(pack, pack.meta.start ?? 0);
   }
 
-  /** Fix the scale once the whole prompt is stored. @param {number} numStored */
+  /** Fixes the scale once the whole prompt is stored. @param {number} numStored */
   settle(numStored) {
     if (this.scaleFixed || this.capacity === 0 || this.settledVersion === this.version) return;
     this.settledVersion = this.version;
@@ -137,11 +135,9 @@ export class Norms {
     this.scaleFixed = numStored >= this.promptLength && Number.isFinite(this.key[count - 1]);
   }
 
-  /**
-   * Place on the scale, 0-255, mean over positions from … to - 1; the middle where nothing is known.
+  /** Place on the scale, 0-255, of the mean over positions from … to - 1; the middle if nothing is known.
    * @param {'key'|'value'} half @param {number} layer @param {number} from @param {number} to
-   * @param {boolean} own on the layer's own scale @returns {number}
-   */
+   * @param {boolean} own on the layer's own scale @returns {number} */
   level(half, layer, from, to, own) {
     const scale = own ? this.layerScales[layer] : this.scale;
     if (!scale || layer >= this.numLayers) return 128;

@@ -1,7 +1,4 @@
-/**
- * What the cache lens shows of a scene: which request, what it computes, where its columns stand, what is in them.
- * Pure functions of scene, log and size.
- */
+/** What the cache lens shows of a scene: the request, its work, its columns and their contents. Pure functions of scene, log and size. */
 import { phasesOf, within } from '../../core/phases.js';
 import { shownRequest } from '../../core/selectors.js';
 import { span } from '../../ui/canvas.js';
@@ -50,7 +47,7 @@ export function cachePicture(scene, log, ui, room) {
   };
 }
 
-/** Does a step that computes nothing for the request change its blocks? @param {StepInfo} step @param {Request|null} request */
+/** Whether a step that computes nothing for the request changes its blocks. @param {StepInfo} step @param {Request|null} request */
 function touches(step, request) {
   if (!request) return false;
   const held = new Set(request.lastTable ?? request.table);
@@ -79,16 +76,19 @@ function stateOf(world, request, numShown, log) {
 /** @type {WeakMap<Columns, ColumnEdges>} */
 const settled = new WeakMap();
 
-/** Edges where columns stand still; the same object every time. @param {Columns} columns @returns {ColumnEdges} */
+/** Edges of columns at rest; always the same object. @param {Columns} columns @returns {ColumnEdges} */
 export function settledEdges(columns) {
   let edges = settled.get(columns);
   if (!edges) settled.set(columns, (edges = new ColumnEdges(columns, columns, 1)));
   return edges;
 }
 
-/** Edges of the columns at this progress: they move while the blocks of the step are taken, or at its begin; those of a
- * long context stand at once, for they would move by less than a pixel and all be painted again in every frame.
- * @param {CachePicture} picture @param {number} progress @returns {ColumnEdges} */
+/**
+ * Edges of the columns at this progress. They move while the step's blocks are allocated, or at its start. In a long
+ * context they change at once, because they would move by less than a pixel, and every frame would repaint all of
+ * them.
+ * @param {CachePicture} picture @param {number} progress @returns {ColumnEdges}
+ */
 export function edgesAt({ columnsBefore, columnsAfter, scene }, progress) {
   const { step } = scene;
   if (!step || (columnsBefore.long && columnsAfter.long) || sameColumns(columnsBefore, columnsAfter)) return settledEdges(columnsAfter);
@@ -97,12 +97,12 @@ export function edgesAt({ columnsBefore, columnsAfter, scene }, progress) {
   return progress >= until ? settledEdges(columnsAfter) : new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));
 }
 
-/** Do the columns of both stand in the same places? @param {Columns} a @param {Columns} b @returns {boolean} */
+/** Whether the columns of both are in the same places. @param {Columns} a @param {Columns} b @returns {boolean} */
 function sameColumns(a, b) {
   return a === b || (a.numShown === b.numShown && a.x === b.x && JSON.stringify(a.scale) === JSON.stringify(b.scale));
 }
 
-/** How far the open row is that of a prefill wave. @param {CachePicture} picture @param {number} progress @returns {number} */
+/** How much of the open row belongs to a prefill wave. @param {CachePicture} picture @param {number} progress @returns {number} */
 export function waveAt({ step, chunk }, progress) {
   if (!step || chunk?.kind !== 'prefill') return 0;
   const { layers, sample } = phasesOf(step);
@@ -111,7 +111,7 @@ export function waveAt({ step, chunk }, progress) {
   return progress <= layers[0] ? 0 : into * (1 - out);
 }
 
-/** How far a row is open outside the sweep: while entries are there to be read. @param {CachePicture} picture @param {number} progress */
+/** How far a row is open outside the sweep, while there are entries to read. @param {CachePicture} picture @param {number} progress */
 export function opennessAt({ scene, step, chunk, request, former, ended, stages }, progress) {
   const reads = (/** @type {Request|null} */ who) => Number(who !== null && who.state === 'running' && who.numComputed > who.numHitTokens);
   if (!scene.step || !step || !chunk) return reads(request);

@@ -1,20 +1,16 @@
-/**
- * Where the layers stand from bottom to top, and how a row opens while the others close up. Pure functions.
- */
+/** Positions of the layers from bottom to top, and how one row opens while the others close. Pure functions. */
 import { layerAt, phasesOf } from '../../core/phases.js';
 import { clamp, lerp, span } from '../../ui/canvas.js';
 /** @import { StepInfo } from '../../core/types.d.ts' */
 
-/**
- * One row: K above V at its foot, the bars above them while it is open (`weight` 1).
+/** One row: K above V at the bottom, and bars above them while it is open (`weight` 1).
  * @typedef {object} Row
  * @property {number} layer
  * @property {number} weight how far the row is open, 0-1
  * @property {number} top @property {number} height
  * @property {number} barTop @property {number} barBase where bars stand
  * @property {number} keyTop @property {number} keyHeight
- * @property {number} valueTop @property {number} valueHeight
- */
+ * @property {number} valueTop @property {number} valueHeight */
 
 /**
  * @typedef {object} RowSpace
@@ -28,14 +24,14 @@ import { clamp, lerp, span } from '../../ui/canvas.js';
 
 /** Share of a layer's time that passes before the next row begins to open. */
 const HOLD = 0.82;
-/** A closed row is never higher than this share of the open one. */
+/** A closed row is at most this share of the open one. */
 const MOST_CLOSED = 0.45;
 const OPEN_HEAD = 9;
 const OPEN_FOOT = 8;
 
 /**
- * How far each layer's row is open. While something is read the sum is 1, so the others keep their height as the open one
- * moves.
+ * How far each layer's row is open. During a read the sum is 1, so that the other rows keep their height while the
+ * open one moves.
  * @param {number} numLayers @param {StepInfo|null} step null, or a step in which this request computes
  * @param {number} progress @param {number} chosen the layer that is open when no sweep is under way
  * @param {number} openness 0-1: how far a row is open outside a sweep (nothing is open while nothing is stored)
@@ -62,7 +58,8 @@ export function openWeights(numLayers, step, progress, chosen, openness) {
   return weights;
 }
 
-/** After the sweep the chosen row opens again. @param {Float64Array} weights @param {StepInfo} step
+/** After the sweep, the chosen row opens again.
+ * @param {Float64Array} weights @param {StepInfo} step
  * @param {number} progress @param {number} rest @param {number} openness */
 function settle(weights, step, progress, rest, openness) {
   const { layers, sample } = phasesOf(step);
@@ -98,7 +95,7 @@ export function layoutRows(space, weights) {
   return rows;
 }
 
-/** Strips and gaps of a closed row, in whole device pixels where they fit. @param {number} base @param {number} unit */
+/** Strips and gaps of a closed row, in whole device pixels if they fit. @param {number} base @param {number} unit */
 function closedStrip(base, unit) {
   const between = base >= 5 ? Math.max(unit, 1) : unit;
   const least = base >= 16 ? 3 : base >= 7 ? 2 : 1;
@@ -106,7 +103,8 @@ function closedStrip(base, unit) {
   return { strip, between: Math.min(between, Math.max(0, base - 2 * strip)), foot: Math.max(0, base - 2 * strip - between) / 2 };
 }
 
-/** A row that stands apart, fully open. @param {number} layer @param {number} top @param {number} height
+/** A separate row, fully open.
+ * @param {number} layer @param {number} top @param {number} height
  * @param {RowSpace} space @returns {Row} */
 export function rowApart(layer, top, height, space) {
   return placeRow(layer, 1, top, height, { strip: space.openStrip, between: 1, foot: OPEN_FOOT }, space);

@@ -1,4 +1,4 @@
-/** How the stage of the cache lens is divided: gutters, chips, rows, axis. Pure function of size and type size. */
+/** The layout of the cache lens: gutters, chips, rows, axis. Pure function of size and type size. */
 
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { RowSpace } from './rows.js' */

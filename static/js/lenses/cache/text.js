@@ -1,4 +1,4 @@
-/** The cache lens in words: for the tip, the cursor, the table of the open row and the description of the picture. */
+/** The cache lens in words: for the tooltip, the cursor, the table of the open row and the description of the picture. */
 import { goneHeads, goneTokens } from '../../core/selectors.js';
 import { replace } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/format.js';
@@ -10,7 +10,7 @@ import { ENTRY } from './entries.js';
 /** @import { BlockHistory } from '../shared/block-history.js' */
 /** @import { CachePicture } from './picture.js' */
 
-/** Weight of one token or of a few. @typedef {{from: number, to: number, weight: number}} Share */
+/** Weight of one token or of several. @typedef {{from: number, to: number, weight: number}} Share */
 
 /** @param {CachePicture} picture @param {number} position @returns {{block: number, slot: number}} */
 function placeOf({ request, scene }, position) {

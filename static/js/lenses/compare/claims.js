@@ -1,4 +1,4 @@
-/** What is often claimed of KV caches, beside what the lanes of this run measured. */
+/** Common claims about KV caches, next to the measurements of this run's lanes. */
 import { h, setText } from '../../ui/dom.js';
 import { count, fill } from '../../ui/format.js';
 import { headOf } from '../../ui/table.js';
@@ -7,14 +7,14 @@ import { texts } from '../shared/texts.js';
 
 const t = texts.compare.claims;
 
-/** `over` ÷ `under` is the claim; `lanes`: what has to run for it.
+/** The claim is `over` ÷ `under`; `lanes` must be in the run.
  * @typedef {{name: 'cache'|'utilisation'|'heads'|'bits', over: (lane: Lane) => boolean, under: (lane: Lane) => boolean, value: (lane: Lane) => number|null, need: readonly string[]}} Claim */
 
 /** @param {string} name */
 const named = (name) => (/** @type {Lane} */ lane) => partsOf(lane).some((part) => part === name);
 /** @param {Lane} lane */
 const partsOf = (lane) => lane.header.spec.split('+').map((part) => part.split(/[=,]/)[0]);
-/** Which lanes keep nothing, or reserve: as the specification names them. */
+/** Lanes that cache nothing, or reserve, by name. */
 const NO_CACHE = /^no[-_]?cache$/;
 const CONTIGUOUS = /^(contiguous|reserved?)$/;
 /** @param {Lane} lane */

@@ -1,4 +1,4 @@
-/** The measured figures of all lanes as a table: a row for each figure, a column for each lane. */
+/** The measured figures of all lanes as a table: a row per figure, a column per lane. */
 import { h, replace, setText } from '../../ui/dom.js';
 import { bytes, count, duration, fill, percent, small } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -11,10 +11,10 @@ import { badgeOf } from './text.js';
 
 const t = texts.compare.figures;
 
-/** Times differ by so much from one time to the next. */
+/** Times differ by this much between runs. */
 const NOISE = 0.1;
 
-/** `value`: what the cell says; `of`: the number by which it is compared with the reference; `when`: whether the row is there at all.
+/** `value`: text of the cell; `of`: the number compared with the reference; `when`: whether the row is shown.
  * @typedef {{name: keyof typeof t & string, value: (figures: LaneFigures, lane: Lane) => string, of?: (figures: LaneFigures, lane: Lane) => number|null, when?: (lanes: readonly Lane[]) => boolean}} FigureRow */
 
 /** @param {LaneFigures} figures */
@@ -72,7 +72,8 @@ export class CompareFigures {
     }
   }
 
-  /** How many times the reference's. @param {NonNullable<FigureRow['of']>} of @param {Lane} lane @param {Lane} reference @param {number} least difference that is said @returns {string} */
+  /** The ratio to the reference.
+   * @param {NonNullable<FigureRow['of']>} of @param {Lane} lane @param {Lane} reference @param {number} least difference that is said @returns {string} */
   #ratio(of, lane, reference, least) {
     if (lane.index === 0 || !lane.figures || !reference.figures) return '';
     const own = of(lane.figures, lane);
@@ -95,7 +96,7 @@ export class CompareFigures {
     }), this.#links(lanes, sessionId));
   }
 
-  /** Each lane has a log of its own, which every lens can show. @param {Lanes} lanes @param {string} sessionId */
+  /** Each lane has its own log, which every lens can show. @param {Lanes} lanes @param {string} sessionId */
   #links(lanes, sessionId) {
     const [title, hint] = t.open;
     const link = (/** @type {Lane} */ lane, /** @type {'cache'|'pages'} */ lens, /** @type {string} */ text) => h('a', {

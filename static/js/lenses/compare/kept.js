@@ -1,4 +1,4 @@
-/** How much of its entries each forgetting lane keeps, with the way to its own log, where every forgotten entry is seen. */
+/** The share of entries that each forgetting lane keeps, with a link to its own log, where every dropped entry is visible. */
 import { h, replace, setText } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';

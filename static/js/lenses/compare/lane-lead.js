@@ -1,13 +1,14 @@
-/** The one figure by which a lane is known: what its kind is there to change, beside the reference. Pure. */
+/** The main figure of a lane: the one that its kind is meant to change, compared with the reference. Pure. */
 import { bytes, count, duration, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 /** @import { Lane } from './model.js' */
 /** @typedef {'bytes_per_token'|'held_bytes'|'read_bytes'|'copied_bytes'|'first_token_ms'|'ms_per_token'} LeadName */
-/** `value` is the figure, `unit` what it is of, `detail` the two numbers behind it. @typedef {{name: LeadName, value: string, unit: string, detail: string}} Lead */
+/** `value` is the figure, `unit` what it measures, `detail` the two numbers behind it.
+ * @typedef {{name: LeadName, value: string, unit: string, detail: string}} Lead */
 
 const t = texts.compare.lead;
 
-/** By the family of a lane, unless its name says more. @type {Record<string, LeadName>} */
+/** By the family of a lane, unless its name is listed. @type {Record<string, LeadName>} */
 const BY_FAMILY = { heads: 'bytes_per_token', latent: 'bytes_per_token', bits: 'bytes_per_token', forgetting: 'read_bytes', allocation: 'held_bytes' };
 /** @type {Record<string, LeadName>} */
 const BY_NAME = { 'no-cache': 'ms_per_token', concat: 'copied_bytes', 'no-prefix': 'first_token_ms' };
@@ -27,7 +28,7 @@ function nameOf({ header }) {
   return header.spec.includes('+') ? 'held_bytes' : BY_NAME[header.name] ?? BY_FAMILY[header.family] ?? 'held_bytes';
 }
 
-/** What stands first of each lane; of the reference, that in which the lane after it is compared. @param {readonly Lane[]} lanes @returns {Lead[]} */
+/** The main figure of each lane; the reference shows the one of the lane after it. @param {readonly Lane[]} lanes @returns {Lead[]} */
 export function leadsOf(lanes) {
   const names = lanes.slice(1).map(nameOf);
   const first = names.find((name) => name !== 'copied_bytes') ?? 'held_bytes';
@@ -50,7 +51,7 @@ function leadOf(lane, reference, name) {
   return { name, value: fill(t.times, { x: timesText(own / other) }), unit: t[name].times, detail };
 }
 
-/** 17, 2.6, 1.02, 0.17: two digits, a third one only beside 1 and from 100 on. @param {number} times @returns {string} */
+/** 17, 2.6, 1.02, 0.17: two digits, and a third only near 1 and from 100 on. @param {number} times @returns {string} */
 export function timesText(times) {
   if (times >= 9.95 || times === 0) return times.toFixed(0);
   if (times >= 1.095) return times.toFixed(1).replace(/\.0$/, '');

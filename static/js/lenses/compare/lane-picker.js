@@ -1,4 +1,4 @@
-/** One lane of the form: a choice from the engine's menu with a slider for each of its options, and perhaps a second one. */
+/** One lane of the form: a choice from the engine's menu with a slider per option, and optionally a second choice. */
 import { h, icon, PATHS, replace, setText } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';

@@ -57,7 +57,7 @@ class CompareLens {
     if (this.scene) this.inner?.update(this.scene, new Set(/** @type {Dirty[]} */ (['world', 'ui', 'frame', 'size', 'theme'])));
   }
 
-  /** A module of its own, loaded when it is first wanted. @param {'bandwidth'|'timing'} part @param {HTMLElement} root */
+  /** A separate module, loaded when it is first opened. @param {'bandwidth'|'timing'} part @param {HTMLElement} root */
   async #experiment(part, root) {
     const path = `../experiments/${part}.js`;
     try {

@@ -1,4 +1,4 @@
-/** Comparisons for one click, made from the lanes that the engine offers. Pure. */
+/** Comparisons for one click, built from the lanes that the engine offers. Pure. */
 
 /** @import { LaneChoice } from '../../core/types.d.ts' */
 /** @typedef {'cache'|'heads'|'bits'|'forgetting'|'latent'|'allocation'|'needle'} PresetName */
@@ -6,7 +6,7 @@
 
 export const MAX_LANES = 4;
 
-/** The lane that keeps the cache as the model has it. @param {readonly LaneChoice[]} choices @returns {string} */
+/** The lane with the model's own cache. @param {readonly LaneChoice[]} choices @returns {string} */
 export function referenceOf(choices) {
   return (choices.find((choice) => choice.name === 'gqa') ?? choices.find((choice) => choice.exact))?.name ?? choices[0]?.name ?? '';
 }
@@ -34,7 +34,7 @@ export function presetsOf(choices) {
   return all.filter(([, lanes]) => lanes.length > 0).map(([name, lanes, needle, maxNewTokens]) => ({ name, lanes: [reference, ...lanes].slice(0, MAX_LANES), needle, maxNewTokens }));
 }
 
-/** Half of what it has by default, so that a short text already shows it. @param {LaneChoice} choice @returns {string} */
+/** Half of the default, so that a short text already shows the effect. @param {LaneChoice} choice @returns {string} */
 function smallSpec(choice) {
   const option = choice.options.find((one) => one.name === choice.value);
   return option ? `${choice.name}=${Math.max(option.low, Math.min(option.default, 32))}` : choice.name;
@@ -46,7 +46,8 @@ function half(choice) {
   return option ? `${choice.name}=${Math.max(option.low, Math.round(option.default / 2))}` : choice.name;
 }
 
-/** `name`, `name=N` or `name,option=N,…`: only what differs from the defaults. @param {LaneChoice} choice @param {Record<string, number>} options @returns {string} */
+/** `name`, `name=N` or `name,option=N,…`, without default values.
+ * @param {LaneChoice} choice @param {Record<string, number>} options @returns {string} */
 export function specOf(choice, options) {
   const changed = choice.options.filter((option) => options[option.name] !== undefined && options[option.name] !== option.default);
   if (changed.length === 1 && changed[0].name === choice.value) return `${choice.name}=${options[changed[0].name]}`;

@@ -1,4 +1,4 @@
-/** The form that starts a comparison: one-click ones, or lanes of one's own. Its menus come from the engine alone. */
+/** The form that starts a comparison: presets, or lanes chosen one by one. The engine provides the menus. */
 import { h, replace } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -42,7 +42,7 @@ export class CompareSetup {
     else this.#nothing(listens);
   }
 
-  /** The log of one lane has nothing to compare; that of the comparison has. @param {import('../../core/types.d.ts').LaneHeader} lane */
+  /** The log of one lane has nothing to compare; the comparison's log has. @param {import('../../core/types.d.ts').LaneHeader} lane */
   #isLane(lane) {
     replace(this.root, h('p', { class: 'lens-empty-title' }, fill(t.isLane, { index: lane.index, spec: lane.spec })), h('p', {}, t.isLaneLong),
       h('a', { class: 'primary', href: `?session=${encodeURIComponent(this.ctx.log.comparisonId)}&lens=compare` }, t.toComparison));

@@ -1,4 +1,4 @@
-/** Each lane in a figure and two lines: what it costs beside the reference, and what it does to the text. */
+/** Each lane in a figure and two lines: its cost compared with the reference, and its effect on the text. */
 import { h, replace, setText } from '../../ui/dom.js';
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -14,7 +14,7 @@ export class CompareSummary {
   key = '';
   /** @type {Cells[]} */
   cells = [];
-  /** First difference of each lane, as the buttons have it. @type {(number|null)[]} */
+  /** First difference of each lane, for the buttons. @type {(number|null)[]} */
   firsts = [];
 
   /** @param {(lane: number, index: number) => void} onFirst somebody wants to see a first difference */

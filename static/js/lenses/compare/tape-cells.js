@@ -1,4 +1,4 @@
-/** How a token of a lane looks on the tape of the compare lens. */
+/** The look of a lane's token on the tape of the compare lens. */
 import { fitText, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { fill } from '../../ui/format.js';
 import { clip, readable } from '../../ui/text.js';
@@ -12,7 +12,8 @@ const MAX_CHARS = 40;
 /** Width of the mark of a leading space. */
 export const LEAD_EM = 0.42;
 
-/** A token of a lane, or nothing. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Lane} lane @param {Piece|null} piece @param {number} index
+/** A token of a lane, or nothing.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Lane} lane @param {Piece|null} piece @param {number} index
  * @param {number} x @param {number} y @param {number} width @param {number} line */
 export function drawCell(context, palette, lane, piece, index, x, y, width, line) {
   const one = lane.measured[index];
@@ -43,7 +44,8 @@ export function drawCell(context, palette, lane, piece, index, x, y, width, line
   }
 }
 
-/** Below a token where the lane would have said another one. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Lane} lane @param {number} index @param {number} x @param {number} y middle @param {number} small */
+/** The flag below a token where the lane would generate another one.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Lane} lane @param {number} index @param {number} x @param {number} y middle @param {number} small */
 export function drawFlag(context, palette, lane, index, x, y, small) {
   const one = lane.measured[index];
   if (lane.index === 0 || !one || index >= lane.count || one.agrees) return;
@@ -54,7 +56,8 @@ export function drawFlag(context, palette, lane, index, x, y, small) {
   context.fillText(t.first, x + small * 1.1, y);
 }
 
-/** Where the first difference is, when it is beside the box. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} index of the first difference
+/** The direction of the first difference, when it is outside the box.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} index of the first difference
  * @param {number} x of its left edge @param {number} width of the box @param {number} y middle */
 export function drawPointer(context, palette, index, x, width, y) {
   const before = x < 0;
@@ -69,7 +72,8 @@ export function drawPointer(context, palette, index, x, width, y) {
   context.fillText(text, from, y);
 }
 
-/** The sign ≠, which not every font has. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y middle @param {number} size */
+/** The sign ≠, which some fonts lack.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y middle @param {number} size */
 function unequal(context, palette, x, y, size) {
   context.lineWidth = 1.5 * palette.px('mark');
   context.strokeStyle = palette.css('warn');
@@ -95,7 +99,8 @@ function leadMark(context, palette, x, y, width) {
   context.stroke();
 }
 
-/** Around what is selected. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y @param {number} width @param {number} height */
+/** A ring around the selected cell.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} x @param {number} y @param {number} width @param {number} height */
 export function drawRing(context, palette, x, y, width, height) {
   context.lineWidth = 1.5 * palette.px('mark');
   context.strokeStyle = palette.css('selected');
@@ -103,7 +108,7 @@ export function drawRing(context, palette, x, y, width, height) {
   context.stroke();
 }
 
-/** Without its leading space, which is drawn as a thin mark. @param {Piece} piece @returns {string} */
+/** The token without its leading space, which is drawn as a thin mark. @param {Piece} piece @returns {string} */
 export function tapeText(piece) {
   if (piece.kind === 'bytes') return piece.text || (piece.hex ?? '');
   return clip(readable(piece.text).text, MAX_CHARS);

@@ -1,6 +1,6 @@
 /**
- * What each lane writes, token below token: one column per position, one row per lane. Drawn on a canvas of the visible part;
- * where columns stand is kept and only grows.
+ * The text of each lane, token below token: one column per position, one row per lane. The visible part is drawn on a
+ * canvas; the positions of columns are kept and only grow.
  */
 import { EXACT_LIMIT } from '../../core/lane-figures.js';
 import { CanvasStack, SizeWatch, textWidth, useFont } from '../../ui/canvas.js';
@@ -19,21 +19,21 @@ const t = texts.compare.tape;
 const MAX_EM = 9;
 const FOLLOW_MS = 120;
 const UNEQUAL = 'M2 4.5h12v2H2zM2 9.5h12v2H2zM9.6 1l1.8.7L6.4 15l-1.8-.7z';
-/** What a column has beside its token: padding, and the gap to the next one. */
+/** Extra width of a column: padding, and the gap to the next one. */
 const COLUMN_PAD = 1.25;
-/** Below a token, for the flag; above it, where the box is narrow, for the lane. */
+/** Space below a token for the flag, and above it, in a narrow box, for the lane. */
 const FLAG_LINE = 1.4;
 const PLAIN_LINE = 0.5;
 const LABEL_LINE = 1.6;
-/** What of the box is left of a first difference that is shown. */
+/** Part of the box to the left of a shown first difference. */
 const SHOWN_AT = 0.25;
-/** Room for the words at a first difference. */
+/** Space for the text at a first difference. */
 const FLAG_EM = 7.4;
 
 export class CompareTape {
   /** Left edge of each column, and the right edge of the last. */
   edges = [0];
-  /** What the columns stand for. */
+  /** What the columns were built from. */
   columnsOf = '';
   /** @type {Lanes|null} */
   lanes = null;
@@ -41,10 +41,10 @@ export class CompareTape {
   focused = false;
   atEnd = true;
   stale = true;
-  /** Where each lane's row begins, and the last one ends. */
+  /** Top of each lane's row, and the bottom of the last. */
   tops = [0];
   labelKey = '';
-  /** What of the columns is left of the box. */
+  /** Width of the columns to the left of the box. */
   left = 0;
   timer = 0;
 
@@ -117,8 +117,11 @@ export class CompareTape {
     return Math.max(0, this.edges[this.lanes?.count ?? 0] + 2 - this.size.width);
   }
 
-  /** Drawn at once; the box itself follows when the page is laid out anyway, for asking it to sooner would lay out the page twice.
-   * @param {number} left */
+  /**
+   * Drawn at once. The box itself follows at the next layout of the page, because measuring it sooner would cause a
+   * second one.
+   * @param {number} left
+   */
   #scrollTo(left) {
     this.left = left;
     this.atEnd = left >= this.#mostLeft - 4;
@@ -167,7 +170,7 @@ export class CompareTape {
       h('div', { class: 'compare-label-name', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
   }
 
-  /** Columns as wide as their widest token; those that are known stay. */
+  /** Columns as wide as their widest token; known ones don't change. */
   #measure() {
     const { lanes, key, count } = /** @type {Lanes} */ (this.lanes);
     const context = this.stack.context('tape');
@@ -195,7 +198,8 @@ export class CompareTape {
     return this.space ?? { em: 14, small: 12, line: 27, axis: 19, labelHeight: 0 };
   }
 
-  /** What stands in a cell: the reference's token, or after the first difference the lane's own text. @param {Lane} lane @param {number} i @returns {Piece|null} */
+  /** The content of a cell: the reference's token or, after the first difference, the lane's own text.
+   * @param {Lane} lane @param {number} i @returns {Piece|null} */
   #piece(lane, i) {
     const first = lane.figures?.first_divergence ?? null;
     if (lane.index > 0 && first !== null && i >= first) return lane.measured[i]?.free_piece ?? null;
@@ -218,7 +222,8 @@ export class CompareTape {
     const first = this.#columnAt(left);
     context.textBaseline = 'middle';
     context.textAlign = 'left';
-    /** Changing fonts is slow: what has the same one is drawn together. @param {(index: number, x: number, width: number) => void} paint */
+    /** Changing fonts is slow, so texts in the same font are drawn together.
+     * @param {(index: number, x: number, width: number) => void} paint */
     const each = (paint) => {
       for (let index = first; index < lanes.count && this.edges[index] < left + size.width; index++) {
         paint(index, this.edges[index] - left, this.edges[index + 1] - this.edges[index] - em * 0.25);
@@ -289,7 +294,7 @@ export class CompareTape {
   }
 }
 
-/** Are there signs of other tokens below it, or may there be? @param {Lane} lane @returns {boolean} */
+/** Whether there are, or may be, flags below it. @param {Lane} lane @returns {boolean} */
 function canDiffer({ index, header, figures }) {
   return index > 0 && (!header.exact || (figures?.num_differing ?? 0) > 0);
 }

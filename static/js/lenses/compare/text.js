@@ -8,7 +8,7 @@ import { leadsOf } from './lane-lead.js';
 
 const t = texts.compare;
 
-/** What is proved of a lane. @param {Lane} lane @returns {{kind: 'reference'|'proved'|'wrong'|'lossy'|'none', text: string}} */
+/** What is proved about a lane. @param {Lane} lane @returns {{kind: 'reference'|'proved'|'wrong'|'lossy'|'none', text: string}} */
 export function badgeOf({ header, figures, index }) {
   if (index === 0) return { kind: 'reference', text: t.badge.reference };
   if (!figures) return { kind: 'none', text: t.badge.none };
@@ -18,12 +18,13 @@ export function badgeOf({ header, figures, index }) {
   return { kind: 'wrong', text: fill(t.badge.wrong, { why }) };
 }
 
-/** What a lossy lane does to the probabilities, which its tokens alone do not show. @param {Lane} lane @returns {string} */
+/** The effect of a lossy lane on the probabilities, which its tokens alone don't show. @param {Lane} lane @returns {string} */
 export function harmOf({ header, figures, index }) {
   return index === 0 || !figures || header.exact ? '' : fill(t.summary.kl, { kl: small(figures.mean_kl) });
 }
 
-/** What a lane says at one token. @param {Lane} lane @param {number} index among the new tokens @param {Lanes} lanes @returns {string} */
+/** The prediction of a lane at one token.
+ * @param {Lane} lane @param {number} index among the new tokens @param {Lanes} lanes @returns {string} */
 export function cellText(lane, index, { lanes, request }) {
   const one = lane.measured[index];
   const reference = lanes[0].measured[index];

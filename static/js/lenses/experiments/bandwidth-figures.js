@@ -1,4 +1,4 @@
-/** Numbers of the bandwidth view as texts: decimal units, as makers give bandwidths, and three significant digits. */
+/** Numbers of the bandwidth view as text: decimal units, as vendors give bandwidths, and three significant digits. */
 import { experiments } from '../../strings/experiments.js';
 import { count, fill, makersBytes, three } from '../../ui/format.js';
 

@@ -1,14 +1,14 @@
-/** What the probes up to the cursor amount to: read out of `probe_timed` events, nothing else. */
+/** The result of the probes up to the cursor, from `probe_timed` events alone. */
 import { median } from '../batch/latency.js';
 /** @import { ProbeTimed } from '../../core/events.d.ts' */
 
-/** The attacker learns from so many of its latest prompts, as kvviz/experiments/timing.py has it. */
+/** The attacker learns from this many of its latest prompts, as in kvviz/experiments/timing.py. */
 export const NUM_LESSONS = 5;
 
 /**
- * `first` and `again`: its own prompts, asked for the first time (a miss) and again (a hit). `right` and `wrong`: guesses.
- * `accuracy` null before the first guess. `thresholdUs`: three quarters of the
- * way from the median hit to the fastest miss, null before it has learnt.
+ * `first` and `again`: its own prompts, sent for the first time (a miss) and again (a hit). `right` and `wrong`:
+ * guesses. `accuracy` is null before the first guess. `thresholdUs`: three quarters of the way from the median hit to
+ * the fastest miss, null until it is learnt.
  * @typedef {{probes: readonly ProbeTimed[], shared: boolean|null, first: ProbeTimed[], again: ProbeTimed[], right: ProbeTimed[], wrong: ProbeTimed[],
  *   numGuesses: number, accuracy: number|null, thresholdUs: number|null, rightUs: number|null, wrongUs: number|null, last: ProbeTimed|null}} Attack
  */

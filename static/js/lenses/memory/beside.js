@@ -1,4 +1,4 @@
-/** The cache beside what it is measured against: the pool, one full context, the weights; bars on one scale. */
+/** The cache compared with the pool, one full context and the weights, as bars on one scale. */
 import { h, replace } from '../../ui/dom.js';
 import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -38,7 +38,8 @@ export class MemoryBeside {
   }
 }
 
-/** When the cache outweighs the weights. @param {Header} header @param {number|null} crossing @param {number} pool tokens @returns {string} */
+/** The point where the cache outweighs the weights.
+ * @param {Header} header @param {number|null} crossing @param {number} pool tokens @returns {string} */
 function noteOf(header, crossing, pool) {
   if (crossing !== null) return fill(t.crossed, { step: crossing });
   const tokens = crossingTokens(header);

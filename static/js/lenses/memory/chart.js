@@ -1,19 +1,19 @@
-/** Bytes over steps as traces and a layout of plotly: parts stacked, the capacity above them, what is after the cursor veiled. */
+/** Bytes over steps as traces and a layout for plotly: stacked parts, the capacity above them, and the steps after the cursor dimmed. */
 import { letterOf } from '../../core/state.js';
 import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 /** @import { MemorySeries, MemoryAt } from './series.js' */
 /** @typedef {Record<string, any>} Parts */
-/** `slots` of a part at a position; `pattern` tells it apart without colour.
+/** `slots` of a part at a position; `pattern` distinguishes it without colour.
  * @typedef {{id: string, name: string, color: string, pattern: string, light: 'stored'|'wasted'|'cached', slots: (at: MemoryAt) => number}} Part */
-/** `unit`: bytes of a slot, 1 when slots are counted.
+/** `unit`: bytes per slot, 1 when slots are counted.
  * @typedef {{series: MemorySeries, parts: Part[], position: number, unit: number, inBytes: boolean, capacity: number, weights: number, crossing: number|null, hostBlocks: number, range: [number, number]|null, light: string|null, size: number}} Picture */
 
 const t = texts.memory;
-/** Requests with a part of their own; the others are one part. */
+/** Number of requests with a part each; the others share one part. */
 const MAX_REQUESTS = 8;
 const MAX_POINTS = 320;
-/** A stack lower than this share of the capacity is drawn to its own height. */
+/** A stack lower than this share of the capacity is drawn at its own scale. */
 const LOW = 0.4;
 /** Height of the host tier's part of the chart. */
 const HOST_TOP = 0.2;
@@ -41,7 +41,8 @@ export function partsOf(series) {
   return parts;
 }
 
-/** Positions to draw: all of them, or evenly spaced ones, always with the ends and the cursor. @param {number} from @param {number} to @param {number} position @returns {number[]} */
+/** Positions to draw: all of them, or evenly spaced ones that include the ends and the cursor.
+ * @param {number} from @param {number} to @param {number} position @returns {number[]} */
 export function sampled(from, to, position) {
   const length = to - from + 1;
   const some = length <= MAX_POINTS ? Array.from({ length }, (_, i) => from + i) : Array.from({ length: MAX_POINTS }, (_, i) => from + Math.round((i * (length - 1)) / (MAX_POINTS - 1)));
@@ -114,7 +115,7 @@ function layoutOf({ series, parts, position, inBytes, unit, capacity, weights, c
   };
 }
 
-/** The highest the stack gets. @param {MemorySeries} series @param {Part[]} parts @param {number} unit @returns {number} */
+/** The maximum of the stack. @param {MemorySeries} series @param {Part[]} parts @param {number} unit @returns {number} */
 function mostOf(series, parts, unit) {
   const withCached = parts.some((part) => part.id === 'cached');
   let most = 0;

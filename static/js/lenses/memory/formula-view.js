@@ -1,4 +1,4 @@
-/** The formula with this run's numbers, factor by factor; a factor under the pointer, in focus or pressed lights what it counts. */
+/** The formula with this run's numbers, factor by factor. A factor that is hovered, focused or pressed highlights what it counts. */
 import { h, replace, replaceButtons } from '../../ui/dom.js';
 import { bytes, count, fill, plural } from '../../ui/format.js';
 import { factorButton, joined } from '../../ui/formula.js';
@@ -83,7 +83,7 @@ export class FormulaView {
 const times = () => sign(t.times);
 const plus = () => sign(t.plus);
 
-/** What the product alone does not say. @param {Header} header @returns {string[]} */
+/** Notes that the product alone doesn't show. @param {Header} header @returns {string[]} */
 function notesOf(header) {
   const notes = [];
   const all = header.model.layers.length;
@@ -100,7 +100,7 @@ function notesOf(header) {
   return notes;
 }
 
-/** 46,080 B, and 45 KiB beside it. @param {number} value @returns {string} */
+/** 46,080 B, with 45 KiB after it. @param {number} value @returns {string} */
 function exact(value) {
   const whole = `${number(value)} ${texts.memory.formula.names.unit}`;
   return value < 1024 ? whole : `${whole} (${bytes(value)})`;

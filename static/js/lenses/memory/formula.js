@@ -1,31 +1,31 @@
 /**
- * What a token costs in this run's model, as factors, and what follows from it: when the cache outweighs the weights, what
- * a full context takes. Pure, from the header alone.
+ * The bytes of a token in this run's model, as factors, and their consequences: when the cache outweighs the weights,
+ * and the size of a full context. Pure, from the header alone.
  */
 import { elementBytes, hasNoModel, shortDtype } from '../../core/selectors.js';
 /** @import { Header, LayerGeometry } from '../../core/types.d.ts' */
-/** What a factor counts, and so what lights up with it.
+/** What a factor counts, and so what it highlights.
  * @typedef {'pair'|'layers'|'heads'|'dim'|'element'|'latent'|'rotary'|'stored'|'tokens'|'wasted'} Light */
 /** @typedef {{value: number, name: string, light: Light}} Factor */
 /**
- * Layers that store the same. `form`: `kv` (K and V alike), `uneven` (K and V of unlike shape), `latent`, `stored` (as a codec
- * stores them: only the bytes are known), `none` (they read another layer's entries).
+ * Layers of the same shape. `form`: `kv` (K and V alike), `uneven` (K and V of different shape), `latent`, `stored`
+ * (as a codec stores them: only the bytes are known), `none` (they read another layer's entries).
  * @typedef {{form: 'kv'|'uneven'|'latent'|'stored'|'none', layers: LayerGeometry[], bytes: number}} LayerGroup
  */
 
-/** Bytes of one token in all layers; 0 without a model. A lane of a comparison knows the fraction that its scales make.
+/** Bytes of one token in all layers; 0 without a model. In a lane, a fraction if scales are shared.
  * @param {Header} header @returns {number} */
 export function tokenBytes(header) {
   return hasNoModel(header) ? 0 : header.lane?.bytes_per_token ?? header.pool.bytes_per_token;
 }
 
-/** Layers grouped by what they store, in the order of their first. @param {Header} header @returns {LayerGroup[]} */
+/** Layers grouped by shape, in the order of their first layer. @param {Header} header @returns {LayerGroup[]} */
 export function layerGroups(header) {
   const element = elementBytes(header.model.dtype);
   /** @type {Map<string, LayerGroup>} */
   const groups = new Map();
   const stored = header.model.layers.filter((layer) => formOf(layer, element) === 'stored');
-  // A layer's bytes are whole in the header; what scales add in fractions is in the sum alone.
+  // A layer's bytes are whole in the header; only the sum includes the fractions of scales.
   const fraction = (tokenBytes(header) - header.model.layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0)) / Math.max(1, stored.length);
   for (const layer of header.model.layers) {
     const form = formOf(layer, element);
@@ -46,7 +46,7 @@ function formOf(layer, element) {
   return key[0] === value[0] && key[1] === value[1] ? 'kv' : 'uneven';
 }
 
-/** A group as sums of products: each inner list is multiplied, and the lists are added before the factors in `common` are.
+/** A group as a sum of products: each inner list is multiplied, and the sum is multiplied by the factors in `common`.
  * @param {Header} header @param {LayerGroup} group @param {Record<string, string>} names @returns {{common: Factor[], sums: Factor[][], element: Factor[]}} */
 export function factorsOf(header, { form, layers, bytes }, names) {
   const { key_shape: key, value_shape: value } = layers[0];
@@ -62,7 +62,8 @@ export function factorsOf(header, { form, layers, bytes }, names) {
   return { common: [factor(2, names.pair, 'pair'), count, factor(key[0], names.heads, 'heads'), factor(key[1], names.dim, 'dim')], sums: [], element };
 }
 
-/** How far back layers look, which bounds what they read. @param {Header} header
+/** The longest window, if every layer has one: no layer reads further back.
+ * @param {Header} header
  * @returns {{kind: 'none'}|{kind: 'all'|'some', reach: number, num: number}} `reach`: of the one that looks farthest */
 export function windowsOf(header) {
   const stored = header.model.layers.filter((layer) => layer.cache !== 'none');
@@ -71,9 +72,13 @@ export function windowsOf(header) {
   return { kind: bounded.length === stored.length ? 'all' : 'some', num: bounded.length, reach: Math.max(...bounded.map((layer) => layer.window ?? 0)) };
 }
 
-/** What one request holds with so many tokens (absent: the model's whole context), in whole blocks. Where all layers have windows, what all have left
- * behind is given back, so it is at most the reach and the block that it begins in. @param {Header} header @param {number} [tokens]
- * @returns {{tokens: number, bytes: number, needed: number}|null} `needed`: bytes when each layer kept only what it can read */
+/**
+ * The size of one request with this many tokens (default: the model's whole context), in whole blocks. If all layers
+ * have windows, blocks that left every window are released, so it is at most the reach plus the block in which it
+ * starts.
+ * @param {Header} header @param {number} [tokens]
+ * @returns {{tokens: number, bytes: number, needed: number}|null} `needed`: bytes when each layer kept only what it can read
+ */
 export function fullContext(header, tokens = header.model.max_positions) {
   const perToken = tokenBytes(header);
   const { layers } = header.model;
@@ -86,8 +91,11 @@ export function fullContext(header, tokens = header.model.max_positions) {
   return { tokens, bytes: most * size * perToken, needed };
 }
 
-/** Tokens whose entries take as many bytes as the weights, the first whole number of them; null without weights or cost.
- * @param {Header} header @returns {number|null} */
+/**
+ * The first whole number of tokens whose entries take as many bytes as the weights; null without weights or bytes per
+ * token.
+ * @param {Header} header @returns {number|null}
+ */
 export function crossingTokens(header) {
   const perToken = tokenBytes(header);
   const weights = header.model.weight_bytes ?? 0;

@@ -1,6 +1,6 @@
 /**
- * The memory lens: how much of the cache is held now, of how much, and what a token adds; the same over the steps, by request;
- * the formula behind it; and the cache beside the weights and a full context.
+ * The memory lens: how much of the cache is held now, and the bytes of one more token; the bytes over steps, by
+ * request; the formula; and the cache compared with the weights and a full context.
  */
 import { h, replace } from '../../ui/dom.js';
 import { bytes, count, fill } from '../../ui/format.js';
@@ -17,10 +17,10 @@ import { TokenPicture } from './token.js';
 /** @import { Factor } from './formula.js' */
 
 const t = texts.memory;
-/** Milliseconds between two drawings of the chart, or this multiple of what one takes. */
+/** Minimum milliseconds between two drawings of the chart, or this multiple of one drawing's time. */
 const CHART_MS = 160;
 const CHART_SHARE = 4;
-/** Tokens of the question what another model would hold. */
+/** Tokens in the question about another model. */
 const LONG_CONTEXT = 131072;
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
@@ -32,17 +32,17 @@ class MemoryLens {
   position = 0;
   /** @type {import('./chart.js').Part[]} */
   parts = [];
-  /** The version of the model that the parts were made from. */
+  /** The version of the model from which the parts were built. */
   seen = -1;
   drawnAt = 0;
-  /** Milliseconds that the last drawing took. */
+  /** Milliseconds of the last drawing. */
   cost = 0;
   /** What is on the chart. */
   drawn = '';
   timer = 0;
   /** @type {Plot|null} */
   plot = null;
-  /** Whose long context is told. @type {import('../../core/types.d.ts').Header|null} */
+  /** The model whose long context is mentioned. @type {import('../../core/types.d.ts').Header|null} */
   asked = null;
   /** @type {Factor|null} */
   factor = null;
@@ -85,7 +85,7 @@ class MemoryLens {
     this.#chart();
   }
 
-  /** The step at which the cache passes the weights. @returns {number|null} */
+  /** The step at which the cache outweighs the weights. @returns {number|null} */
   #crossing() {
     const { header } = this.ctx.log;
     const perToken = header ? tokenBytes(header) : 0;
@@ -101,7 +101,7 @@ class MemoryLens {
     replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link), ' ', t.whatIf.day, ' ', h('a', { href: 'traces' }, t.whatIf.traces));
   }
 
-  /** Before the first write: what will fill it. @param {number} perToken */
+  /** Before the first write: what will fill the lens. @param {number} perToken */
   #emptyState(perToken) {
     const { header } = this.ctx.log;
     const isEmpty = !this.model.series.held.some((held) => held > 0);
@@ -113,7 +113,7 @@ class MemoryLens {
     if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'strong memory-empty-title' }, t.empty.title), h('p', {}, long));
   }
 
-  /** The chart follows at its own pace: numbers move with every step, drawing all of it takes longer. */
+  /** The chart has its own rate: figures update with every step, but drawing the chart takes longer. */
   #chart() {
     if (this.chart.hidden) return;
     const wait = this.drawnAt + Math.max(CHART_MS, CHART_SHARE * this.cost) - performance.now();

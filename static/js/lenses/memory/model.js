@@ -1,7 +1,7 @@
 /**
- * Where the cache's slots are at the end of every step: a fold of the log's records alone, one record once. It counts slots,
- * which are whole; bytes are slots times the bytes of a token. A slot is counted in one place only: of the one request that
- * holds its block, of a block that several hold ("shared"), wasted (held, but with no entry in it), or free but cached.
+ * The cache's slots at the end of every step: a fold of the log's records alone, each folded once. It counts slots,
+ * which are whole numbers; bytes are slots × bytes per token. A slot is counted in one place: for the one request that
+ * holds its block, as shared (several hold the block), wasted (held, but without an entry), or free but cached.
  */
 import { MemorySeries } from './series.js';
 /** @import { Log } from '../../core/log.js' */
@@ -11,7 +11,7 @@ export class MemoryModel {
   /** @type {import('../../core/types.d.ts').EventRecord[]} */
   records = [];
   read = 0;
-  /** Goes up with every change. */
+  /** Increases with every change. */
   version = 0;
   blockSize = 1;
   numBlocks = 0;
@@ -19,16 +19,17 @@ export class MemoryModel {
   /** Requests that hold each block. @type {number[][]} */
   holders = [];
   hashed = new Uint8Array(0);
-  /** Does a slot have an entry? */
+  /** Whether a slot has an entry. */
   filled = new Uint8Array(0);
   numFilled = new Int32Array(0);
-  /** Entries of a block that a policy dropped: a token that is gone in half of its heads counts as half. */
+  /** Dropped entries of a block: a token dropped in half of its heads counts as half. */
   gone = new Float64Array(0);
-  /** Block table of those that have not ended. @type {Map<number, number[]>} */
+  /** Block tables of unfinished requests. @type {Map<number, number[]>} */
   tables = new Map();
-  /** Host blocks in use: the request that was swapped out, or null for a prefix, and the offsets of its entries. @type {Map<number, {request: number|null, offsets: number[]}>} */
+  /** Host blocks in use: the swapped request, or null for a prefix, and the offsets of its entries.
+   * @type {Map<number, {request: number|null, offsets: number[]}>} */
   host = new Map();
-  /** Blocks held and blocks free but cached, entries in shared blocks, entries in all that is held. */
+  /** Blocks held, blocks free but cached, entries in shared blocks, entries in all held blocks. */
   held = 0;
   cached = 0;
   shared = 0;
@@ -58,7 +59,7 @@ export class MemoryModel {
     this.series.note(log.baseStep, this);
   }
 
-  /** What was there before the first record. @param {any} checkpoint as `World.to_json` writes it */
+  /** The state before the first record. @param {any} checkpoint as `World.to_json` writes it */
   #resume(checkpoint) {
     for (const [slot] of checkpoint.slots) this.#fill(slot);
     for (const [id, { request_id: request, entries }] of checkpoint.host ?? []) this.host.set(id, { request, offsets: entries.map((/** @type {number[]} */ entry) => entry[0]) });
@@ -74,7 +75,7 @@ export class MemoryModel {
     for (const request of checkpoint.requests) if (request.state !== 'finished') this.#drop(request.id, request.forgotten ?? []);
   }
 
-  /** Fold what has come. @returns {boolean} whether anything had */
+  /** Folds new records. @returns {boolean} whether anything had */
   advance() {
     const { log } = this;
     if (log.records !== this.records || log.records.length < this.read) this.#reset();
@@ -85,7 +86,7 @@ export class MemoryModel {
     return true;
   }
 
-  /** Add or take away what a block counts for. @param {number} block @param {1|-1} sign */
+  /** Adds or subtracts the counts of a block. @param {number} block @param {1|-1} sign */
   #count(block, sign) {
     const holders = this.holders[block];
     const stored = this.numFilled[block] - this.gone[block];
@@ -99,9 +100,9 @@ export class MemoryModel {
     else this.own.set(holders[0], (this.own.get(holders[0]) ?? 0) + sign * stored);
   }
 
-  /** Change a block so that the counts follow. @param {number} block @param {() => void} change */
+  /** Changes a block and updates the counts. @param {number} block @param {() => void} change */
   #change(block, change) {
-    if (!this.holders[block]) return; // a contradiction, which the page tells already
+    if (!this.holders[block]) return; // a contradiction, which the page already reports
     this.#count(block, -1);
     change();
     this.#count(block, 1);
@@ -132,7 +133,8 @@ export class MemoryModel {
     this.#change(block, () => offsets.forEach((offset) => this.#fill(block * this.blockSize + offset)));
   }
 
-  /** A request takes a block; one out of the free queue is blank. @param {number} request @param {number} index @param {number} block @param {boolean} blank */
+  /** A request gets a block; one from the free queue is blank.
+   * @param {number} request @param {number} index @param {number} block @param {boolean} blank */
   #take(request, index, block, blank) {
     this.#change(block, () => {
       if (blank) this.#blank(block);
@@ -211,7 +213,7 @@ export class MemoryModel {
     for (const block of blocks) this.#change(block, () => { this.hashed[block] = hashed; });
   }
 
-  /** What moves between pool and host. @param {Event} event */
+  /** Moves between the pool and the host. @param {Event} event */
   #applyTier(event) {
     switch (event.type) {
       case 'blocks_swapped_out':

@@ -1,4 +1,4 @@
-/** How much is held at the cursor, of how much, and what a token adds: figures, a bar of its parts, and the parts in words. */
+/** Memory held at the cursor, its maximum, and the bytes per token: figures, a bar of the parts, and the parts in words. */
 import { h, replace, setAttribute, setText } from '../../ui/dom.js';
 import { bytes, count, fill, plural } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';

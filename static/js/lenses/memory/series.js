@@ -1,9 +1,9 @@
-/** Slots by step, as they stand at each position of the timeline: kept by part, and by request only while it holds some. */
+/** Slots at each position of the timeline: by part, and by request only while it holds some. */
 
 /** @import { MemoryModel } from './model.js' */
 /**
- * Where the slots are at one position. `held` = `own` of all requests + `shared` + `wasted`; `own` has what only that request
- * holds; `cached` is free, `host` in the other tier.
+ * Slots at one position. `held` = `own` of all requests + `shared` + `wasted`; `own` are those that only one request
+ * holds; `cached` are free, `host` in the other tier.
  * @typedef {{step: number, held: number, stored: number, shared: number, wasted: number, cached: number, host: number, own: (request: number) => number}} MemoryAt
  */
 
@@ -26,12 +26,12 @@ export class MemorySeries {
     this.base = base;
   }
 
-  /** Last position known. */
+  /** Last known position. */
   get head() {
     return this.base + Math.max(0, this.held.length - 1);
   }
 
-  /** How it stands at a position; a later record of the same position replaces it. @param {number} step @param {MemoryModel} model */
+  /** Sets the state at a position; a later record of the same position replaces it. @param {number} step @param {MemoryModel} model */
   note(step, model) {
     const index = step - this.base;
     if (index < 0) return;
@@ -74,13 +74,13 @@ export class MemorySeries {
     };
   }
 
-  /** The first step at whose end so many slots are held, or null. @param {number} slots @returns {number|null} */
+  /** The first step that ends with this many slots held, or null. @param {number} slots @returns {number|null} */
   firstWith(slots) {
     const index = this.held.findIndex((held) => held >= slots);
     return index < 0 ? null : this.base + index;
   }
 
-  /** The most that was held until a position, and when that was first. @param {number} step @returns {{held: number, step: number}} */
+  /** The maximum held up to a position, and its first step. @param {number} step @returns {{held: number, step: number}} */
   most(step) {
     const last = Math.min(step - this.base, this.held.length - 1);
     let index = 0;
@@ -88,7 +88,7 @@ export class MemorySeries {
     return { held: this.held[index] ?? 0, step: this.base + index };
   }
 
-  /** Requests that were ever alone with a block, the largest ones first, by what they held at most. @returns {number[]} */
+  /** Requests that ever held a block alone, the largest first, by their maximum. @returns {number[]} */
   largest() {
     return [...this.requests].sort((a, b) => b[1].peak - a[1].peak || a[0] - b[0]).map(([id]) => id);
   }

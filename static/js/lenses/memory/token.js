@@ -1,4 +1,4 @@
-/** One token's bytes as a small picture: a column for each layer, a row for each KV head, K above V. Factors light what they count. */
+/** One token's bytes as a small picture: a column per layer, a row per KV head, K above V. Factors highlight what they count. */
 import { h, replace, setAttribute, setText, svg } from '../../ui/dom.js';
 import { bytes, count, fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -9,7 +9,7 @@ import { tokenBytes } from './formula.js';
 /** @typedef {{rect: SVGRectElement, layer: number, head: number, half: Half}} Cell */
 
 const t = texts.memory.picture;
-/** More cells than this are drawn as one for each layer and half. */
+/** More cells than this are drawn as one per layer and half. */
 const MAX_CELLS = 3000;
 const WIDTH = 10;
 const HEIGHT = 7;
@@ -49,7 +49,8 @@ export class TokenPicture {
     this.light(null, '');
   }
 
-  /** Light what a factor counts; null: all. @param {Factor|null} factor @param {string} said about tokens, where it counts those */
+  /** Highlights what a factor counts; null highlights all.
+   * @param {Factor|null} factor @param {string} said about tokens, where it counts those */
   light(factor, said) {
     const { header } = this;
     if (!header) return;

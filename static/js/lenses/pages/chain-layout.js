@@ -1,10 +1,10 @@
-/** Which requests stand in the list of the pages lens, and where: roomy rows while they fit, else rows of one line. Pure. */
+/** The requests in the list of the pages lens, and their layout: tall rows while they fit, else rows of one line. Pure. */
 import { layoutChain } from './space.js';
 /** @import { World, Request } from '../../core/types.d.ts' */
 /** @import { PagesPicture } from './picture.js' */
 /** @import { Box } from './tile.js' */
 
-/** `title`: where its words stand; `area`: where its tiles may stand.
+/** `title`: place of the text; `area`: place of the tiles.
  * @typedef {{request: Request, box: Box, badge: Box, title: Box, area: Box, compact: boolean, layout: ReturnType<typeof layoutChain>}} ChainRow */
 
 const MOST_ROWS = 6;
@@ -13,22 +13,20 @@ const MOST_COMPACT_ROWS = 16;
 const ROOMY = 6.4;
 const COMPACT = 3.25;
 const DENSE = 2.6;
-/** Width at which rows of one line stand in two columns, when they must. */
+/** Width from which rows of one line can be in two columns. */
 const TWO_COLUMNS = 36;
-/** Width of a tile with a number and the gap behind it. */
+/** Width of a tile with a number and the gap after it. */
 const NUMBERED = 2.8;
-/** Least width of a row without words, which stand in more columns still. */
+/** Minimum width of a row without text; these can be in more columns. */
 const BARE_COLUMN = 12.5;
-/** Chains up to this level of smallness stand in tiles of one size; a longer one is smaller alone. */
+/** Up to this size level, all chains have tiles of one size; only a longer chain has smaller ones. */
 const COMMON_LEVEL = 2;
-/** Who is listed first when not all fit. */
+/** Priority of the states if not all requests fit. */
 const RANK = { running: 0, preempted: 1, swapped: 1, waiting: 2, finished: 3 };
 
-/**
- * The requests in the list: those at work, then those that wait, then the latest that have ended; in order of id.
+/** The requests in the list: running ones, then waiting ones, then the last finished ones; in order of id.
  * @param {World} world @param {number} room how many fit @param {number|null} wanted a request that must be there
- * @returns {{requests: Request[], hidden: Request[]}}
- */
+ * @returns {{requests: Request[], hidden: Request[]}} */
 function listedRequests(world, room, wanted) {
   const all = [...world.requests.values()];
   const age = (/** @type {Request} */ request) => (request.state === 'finished' ? -request.id : request.id);
@@ -72,13 +70,14 @@ export function layoutChains(picture, area, heading, small, wanted) {
   return { rows, hidden };
 }
 
-/** Blocks that a request may come to hold. @param {Request} request @param {number} blockSize */
+/** Blocks that a request may need in the end. @param {Request} request @param {number} blockSize */
 function mostBlocks(request, blockSize) {
   const later = request.state === 'finished' ? 0 : Math.ceil((request.promptLength + request.maxNewTokens - 1) / blockSize);
   return Math.max(1, (request.lastTable ?? request.table).length, later);
 }
 
-/** Badge, words and tiles side by side. @param {PagesPicture} picture @param {Box} area @param {number} heading @param {number} small
+/** Badge, text and tiles side by side.
+ * @param {PagesPicture} picture @param {Box} area @param {number} heading @param {number} small
  * @param {number|null} wanted @returns {{rows: ChainRow[], hidden: Request[]}} */
 function compactRows(picture, area, heading, small, wanted) {
   const height = area.height - heading;
@@ -99,7 +98,7 @@ function compactRows(picture, area, heading, small, wanted) {
   const needed = longest * NUMBERED * small;
   const usual = Math.round(Math.min(small * 16, Math.max(small * 6.6, width * 0.33)));
   const beside = width - badge - gap;
-  // Words that would cost the tiles their numbers are left out, where that helps.
+  // Omit the text if that leaves the tiles their numbers.
   const words = bare || (beside - usual - gap < needed && beside >= needed) ? 0 : usual;
   const tall = perRow - Math.round(small * 0.4);
   const rows = requests.map((request, index) => {

@@ -1,4 +1,4 @@
-/** The requests as chains of logical blocks: a lettered badge, a line of text, and one tile per block of the table. */
+/** The requests as chains of logical blocks: a badge with a letter, a line of text, and one tile per block of the table. */
 import { fitText, textWidth, useFont } from '../../ui/canvas.js';
 import { count, fill } from '../../ui/format.js';
 import { readable } from '../../ui/text.js';
@@ -17,20 +17,21 @@ import { drawTile, hasFoot } from './tile.js';
 /** @import { ChainRow } from './chain-layout.js' */
 
 /**
- * One tile of a chain, for hit tests and connectors. `gone`: the request has ended and the block holds something else now.
+ * One tile of a chain, for hit tests and connectors. `gone`: the request has finished and the block holds something
+ * else.
  * @typedef {{request: number, logical: number, block: number, box: Box, gone: boolean, lane: number}} ChainTile
  */
 
-/** Does a block hold something else than what a request that has ended left there?
+/** Whether a block no longer holds what a finished request left there.
  * @typedef {(request: Request, logical: number, block: number) => boolean} IsGone */
 
-/** Draws the chains; tiles stay on their canvas until they look different. */
+/** Draws the chains; a tile stays on its canvas until its look changes. */
 export class Chains {
   /** @type {ChainTile[]} */
   tiles = [];
-  /** What each row showed when all its tiles were looked at. @type {Map<number, string>} */
+  /** The state of each row when all its tiles were last checked. @type {Map<number, string>} */
   #shown = new Map();
-  /** Where the rows stand. */
+  /** The layout of the rows. */
   #places = '';
 
   /** @param {TileCache} cache @param {IsGone} isGone */
@@ -63,8 +64,11 @@ export class Chains {
     });
   }
 
-  /** When rows have moved, all tiles are wiped before any is painted: a new place may be another's old one.
-   * @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows */
+  /**
+   * When rows have moved, all tiles are cleared before any is painted, because a tile's new place can be another's old
+   * one.
+   * @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows
+   */
   #keepPlaces(still, rows) {
     const places = rows.map(({ request, area, layout }) => `${request.id}/${area.x}/${area.y}/${layout.level}/${layout.perLine}`).join();
     if (places === this.#places) return;
@@ -107,7 +111,7 @@ export class Chains {
   }
 }
 
-/** What a row shows: whether its request has ended, and what tells that all its tiles must be looked at.
+/** The state of a row: whether its request has finished, and the values that require all tiles to be checked.
  * @param {PagesPicture} picture @param {ChainRow} row @param {number} progress */
 function stateOf(picture, row, progress) {
   const { request, layout, area } = row;
@@ -118,12 +122,13 @@ function stateOf(picture, row, progress) {
   return { now, over, sign: `${over}/${now.state}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}` };
 }
 
-/** Half of the way back of what is released at the end. @param {PagesPicture} picture */
+/** Whether the released blocks are halfway back. @param {PagesPicture} picture */
 function backOf({ phases }) {
   return phases ? (phases.release[0] + phases.release[1]) / 2 : 0;
 }
 
-/** A request without blocks says why. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
+/** Why a request has no blocks.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
  * @param {ChainRow} row @param {Request} now @param {number} progress */
 function quiet(context, palette, picture, { area, badge }, now, progress) {
   const t = texts.pages.without;
@@ -184,7 +189,8 @@ function header(context, palette, picture, row, request, over) {
 /** @type {BlockView} */
 const NOTHING = { form: 'blank', owners: [], filled: 0, fresh: 0, freshPart: 1, falling: 0, ring: 0, count: 0 };
 
-/** A block as this chain sees it. @param {PagesPicture} picture @param {Request} request @param {number} block @param {number} progress
+/** A block as seen by this chain.
+ * @param {PagesPicture} picture @param {Request} request @param {number} block @param {number} progress
  * @param {boolean} over @returns {BlockView} */
 function viewIn(picture, request, block, progress, over) {
   const view = picture.view(block, progress);
@@ -193,7 +199,7 @@ function viewIn(picture, request, block, progress, over) {
   return view;
 }
 
-/** Not this request's any more. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box */
+/** The block no longer belongs to this request. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box */
 function strike(context, palette, box) {
   const small = palette.px('text-xs');
   const foot = hasFoot(box.width, box.height, small) ? small * 1.5 : 0;

@@ -1,10 +1,10 @@
-/** Lines from a logical block to its physical one: in the gutters only, never behind a tile. */
+/** Lines from a logical block to its physical block, only in the gutters, never behind a tile. */
 import { hueOf, hueOutline } from '../shared/request-hues.js';
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { ChainTile } from './chains.js' */
 /** @import { Box } from './tile.js' */
 
-/** Lines at the same time. */
+/** Maximum number of lines at the same time. */
 export const MOST_LINES = 8;
 const LANE = 4;
 

@@ -1,4 +1,4 @@
-/** The controls above the pages lens: what a tile means, how the pool is arranged, what a slab reserves. */
+/** The controls above the pages lens: the legend, the pool's layout, and what contiguous allocation reserves. */
 import { h, setAttribute } from '../../ui/dom.js';
 import { texts } from '../shared/texts.js';
 /** @import { Ui } from '../../ui/store.js' */

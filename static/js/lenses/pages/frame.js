@@ -1,4 +1,4 @@
-/** Draws the pages lens at one progress, and says what stands under a point. */
+/** Draws the pages lens at one progress, and finds the thing under a point. */
 import { within } from '../../core/phases.js';
 import { shownRequest } from '../../core/selectors.js';
 import { doubleOutline, roundRect, span } from '../../ui/canvas.js';
@@ -103,7 +103,7 @@ export class PagesFrame {
     this.#selection(context);
   }
 
-  /** The canvases were made blank. */
+  /** The canvases were cleared. */
   blank() {
     this.#stillKey = '';
   }
@@ -124,15 +124,17 @@ export class PagesFrame {
     return stack.clear('pool');
   }
 
-  /** Where a block of the pool stands, null where the picture has no place for it. @param {number} block @returns {Box|null} */
+  /** Position of a block in the pool; null if it isn't shown. @param {number} block @returns {Box|null} */
   boxOf(block) {
     if (this.tree) return this.tree.boxOf(block);
     return this.pool && block >= 0 && block < (this.picture?.after.numBlocks ?? 0) ? poolBox(this.pool, block) : null;
   }
 
-  /** Copies and what goes from tier to tier, on the way while the step takes its blocks. At rest copies are still to be seen; of the
-   * other moves one end holds something else by then.
-   * @param {CanvasRenderingContext2D} context @param {number} progress */
+  /**
+   * Copies and moves between tiers, in motion while the step takes its blocks. At rest, copies stay visible; after
+   * other moves, one end already holds something else.
+   * @param {CanvasRenderingContext2D} context @param {number} progress
+   */
   #move(context, progress) {
     const { picture, host, ctx } = this;
     const { phases } = picture ?? {};
@@ -143,7 +145,8 @@ export class PagesFrame {
     drawMoves(context, ctx.palette, moves, (block) => this.boxOf(block), (id) => (host ? poolBox(host, id) : null), t, alpha);
   }
 
-  /** Lines of what is hovered or pinned, else of what the step changes. @param {CanvasRenderingContext2D} context @param {number} progress */
+  /** Lines of the hovered or pinned thing, else of what the step changes.
+   * @param {CanvasRenderingContext2D} context @param {number} progress */
   #connect(context, progress) {
     const { picture, pool, space, ctx, chainTiles } = this;
     if (!picture || !pool || !space || space.stacked) return;
@@ -179,7 +182,7 @@ export class PagesFrame {
     }
   }
 
-  /** Everywhere a selection stands. @param {Selection} selection @returns {Box[]} */
+  /** All places of a selection. @param {Selection} selection @returns {Box[]} */
   #boxesOf(selection) {
     const { picture, pool, queueTiles, chainTiles, rows } = this;
     if (!picture || !pool) return [];

@@ -1,4 +1,4 @@
-/** Headings of the parts of the pages lens, with the figures that belong to them. */
+/** Headings of the parts of the pages lens, with their figures. */
 import { poolCounts } from '../../core/selectors.js';
 import { textWidth, useFont } from '../../ui/canvas.js';
 import { count, fill } from '../../ui/format.js';
@@ -31,7 +31,8 @@ export function drawHeadings(context, palette, space, held, facts) {
   put(space.slabs, t.slabs, slabNotes(held, facts));
 }
 
-/** Requests without a row, those that have not ended by letter. @param {readonly import('../../core/types.d.ts').Request[]} hidden @returns {string[]} */
+/** Requests without a row; unfinished ones by letter.
+ * @param {readonly import('../../core/types.d.ts').Request[]} hidden @returns {string[]} */
 function hiddenNotes(hidden) {
   const t = texts.pages.hidden;
   const waiting = hidden.filter((request) => request.state !== 'finished');
@@ -42,7 +43,7 @@ function hiddenNotes(hidden) {
   return [[letters, ended].filter(Boolean).join(' · '), letters, fill(waiting.length === 1 ? t.one : t.many, { n: waiting.length })];
 }
 
-/** Blocks of the host tier by what they hold. @param {import('../../core/types.d.ts').World} world */
+/** Blocks of the host tier, by contents. @param {import('../../core/types.d.ts').World} world */
 export function hostCounts(world) {
   let swapped = 0;
   for (const block of world.host.values()) if (block.requestId !== null) swapped += 1;

@@ -1,10 +1,11 @@
-/** What requests hold at a progress of a step: whose block tables count, how many entries each has. Pure. */
+/** What requests hold at a progress of a step: whose block tables count, and how many entries each has. Pure. */
 import { within } from '../../core/phases.js';
 import { lerp, span } from '../../ui/canvas.js';
 /** @import { World } from '../../core/types.d.ts' */
 /** @import { PagesPicture } from './picture.js' */
 
-/** `seq`: up to which record slabs have come and gone. @typedef {{world: World, computed: (id: number) => number, seq: number}} Held */
+/** `seq`: the record up to which contiguous allocations are followed.
+ * @typedef {{world: World, computed: (id: number) => number, seq: number}} Held */
 
 /** @param {PagesPicture} picture @param {number} progress @returns {Held} */
 export function heldAt(picture, progress) {

@@ -1,11 +1,12 @@
-/** The host tier: blocks in ordinary memory, of swapped requests by letter and of cached prefixes hatched. */
+/** The host tier: blocks of swapped requests, with their letters, and of cached prefixes, hatched. */
 import { layoutPool, poolBox } from './space.js';
 import { drawTile } from './tile.js';
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { PagesPicture, BlockView } from './picture.js' */
 /** @import { Box } from './tile.js' */
 
-/** How many host blocks have a place: all that there are, or up to the last one in use. @param {PagesPicture} picture @param {number} size of the tier, 0 when it is not known */
+/** How many host blocks are shown: all, or up to the last one in use.
+ * @param {PagesPicture} picture @param {number} size of the tier, 0 when it is not known */
 export function hostCount(picture, size) {
   const last = Math.max(-1, ...picture.before.host.keys(), ...picture.middle.host.keys(), ...picture.after.host.keys());
   return Math.max(size, last + 1);

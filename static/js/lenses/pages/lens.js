@@ -1,6 +1,6 @@
 /**
- * The pages lens: requests as chains of logical blocks, the physical pool, the free queue with the block that is taken
- * next, and the same requests in a contiguous allocator.
+ * The pages lens: requests as chains of logical blocks, the physical pool, the free queue with the block that is
+ * reused next, and the same requests with contiguous allocation.
  */
 import { h, setText } from '../../ui/dom.js';
 import { BlockHistory } from '../shared/block-history.js';
@@ -38,7 +38,7 @@ class PagesLens extends LensShell {
     this.history = new BlockHistory(ctx.log);
     this.frame = new PagesFrame(this.stack, ctx, (request, logical, block) => this.#goneSince(request, logical, block) !== null);
     this.controls = new PagesControls(ctx.ui);
-    /** Where the keys stand in the tree. */
+    /** Place of the keyboard cursor in the tree. */
     this.cursorKey = '';
     this.mount(this.controls.element, this.box);
     this.listen(sheet);
@@ -89,7 +89,7 @@ class PagesLens extends LensShell {
     return describePages(scene.after);
   }
 
-  /** Since when a block holds something else than what this request left there, null while it does not.
+  /** The step since which a block holds something else than this request's contents; null if it doesn't.
    * @param {Request} request @param {number} logical @param {number} block */
   #goneSince(request, logical, block) {
     const { ctx, picture } = this;
@@ -139,7 +139,8 @@ class PagesLens extends LensShell {
     if (selection?.kind === 'block') this.cursorBlock = selection.block;
   }
 
-  /** Over the blocks of the pool, then those of the host tier. @override @param {number} columns @param {number} rows @param {string} [key] */
+  /** Through the blocks of the pool, then those of the host tier. @override
+   * @override @param {number} columns @param {number} rows @param {string} [key] */
   move(columns, rows, key) {
     const { pool, tree, numHost } = this.frame;
     if (key && (!pool || !this.picture)) return false;

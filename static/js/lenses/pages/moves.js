@@ -1,14 +1,14 @@
-/** What moves between blocks and tiers in a step, as arrows: a copy within the pool, out to the host tier, and back. */
+/** Moves between blocks and tiers in a step, as arrows: a copy within the pool, to the host tier, and back. */
 import { lerp, roundRect } from '../../ui/canvas.js';
 import { fillHue, hueOf, hueOutline } from '../shared/request-hues.js';
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { StepInfo } from '../../core/types.d.ts' */
 /** @import { Box } from './tile.js' */
 
-/** A block's entries on their way. `host` says which end lies in the host tier; `request` null: a cached prefix.
+/** A block's entries in motion. `host` is the end in the host tier; `request` null means a cached prefix.
  * @typedef {{kind: 'copy'|'out'|'in', from: number, to: number, request: number|null}} Move */
 
-/** Arrows at the same time; a group that moves together counts as one, so more are not drawn. */
+/** Maximum number of arrows at the same time. A group that moves together counts as one, so more aren't drawn. */
 const MOST_ARROWS = 4;
 
 /** @param {StepInfo|null} step @returns {Move[]} */
@@ -57,13 +57,14 @@ function pathBetween(from, to, index) {
   return { x0, y0, x1, y1, cx, cy };
 }
 
-/** Neighbours have no room between them: the arrow goes over their tops. @param {Box} from @param {Box} to @returns {Curve} */
+/** Adjacent tiles leave no space between them, so the arrow goes over their tops. @param {Box} from @param {Box} to @returns {Curve} */
 function overhead(from, to) {
   const [x0, x1] = [from.x + from.width / 2, to.x + to.width * (to.x > from.x ? 0.4 : 0.6)];
   return { x0, y0: from.y, x1, y1: to.y, cx: (x0 + x1) / 2, cy: Math.min(from.y, to.y) - 20 };
 }
 
-/** Where the line from the middle of a box to a point leaves the box. @param {Box} box @param {number} x @param {number} y @returns {[number, number]} */
+/** The point where the line from the middle of a box to a point leaves the box.
+ * @param {Box} box @param {number} x @param {number} y @returns {[number, number]} */
 function edge(box, x, y) {
   const [mx, my] = [box.x + box.width / 2, box.y + box.height / 2];
   const [dx, dy] = [x - mx, y - my];
@@ -76,7 +77,8 @@ function pointAt({ x0, y0, x1, y1, cx, cy }, t) {
   return [lerp(lerp(x0, cx, t), lerp(cx, x1, t), t), lerp(lerp(y0, cy, t), lerp(cy, y1, t), t)];
 }
 
-/** A dashed line with a head, on a ground of its own. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Curve} curve @param {number} t */
+/** A dashed line with a head, on its own background.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Curve} curve @param {number} t */
 function arrow(context, palette, curve, t) {
   const mark = palette.px('mark');
   const [hx, hy] = pointAt(curve, t);
@@ -105,7 +107,8 @@ function arrow(context, palette, curve, t) {
   context.fill();
 }
 
-/** The block on its way. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Curve} curve @param {number} t @param {number|null} request */
+/** The block in motion.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Curve} curve @param {number} t @param {number|null} request */
 function mover(context, palette, curve, t, request) {
   const size = palette.px('text-xs');
   const [x, y] = pointAt(curve, t);

@@ -1,14 +1,13 @@
 /**
- * What the pages lens shows of a scene: how each block looks at a progress, how the free queue moves, which requests stand
- * in the list. Pure functions of scene and log.
+ * What the pages lens shows of a scene: the look of each block at a progress, the motion of the free queue, the
+ * requests in the list. Pure functions of scene and log.
  */
 import { phasesOf, within } from '../../core/phases.js';
 import { apply } from '../../core/reducer.js';
 import { clamp, span } from '../../ui/canvas.js';
 /** @import { World, Request, Scene, StepInfo, Phases } from '../../core/types.d.ts' */
 
-/**
- * How a block looks now.
+/** The current look of a block.
  * @typedef {object} BlockView
  * @property {'blank'|'used'|'cached'} form
  * @property {readonly number[]} owners ids of requests
@@ -17,13 +16,12 @@ import { clamp, span } from '../../ui/canvas.js';
  * @property {number} freshPart 0-1: share of the layers that have written them
  * @property {number} falling 0-1: how far cached content has fallen away
  * @property {number} ring 0-1: just changed
- * @property {number} count reference count
- */
+ * @property {number} count reference count */
 
-/** The last world that stood between a step's blocks and its writes. @type {{step: StepInfo, world: World}|null} */
+/** The last world between a step's allocations and its writes. @type {{step: StepInfo, world: World}|null} */
 let between = null;
 
-/** The world once a step has its blocks and before anything is written. @param {World} before @param {StepInfo} step @returns {World} */
+/** The world once a step has its blocks and before it writes anything. @param {World} before @param {StepInfo} step @returns {World} */
 function scheduledWorld(before, step) {
   if (between?.step === step) return between.world;
   const world = before.clone();
@@ -43,17 +41,17 @@ export class PagesPicture {
     this.after = scene.after;
     /** @type {StepInfo|null} */
     this.step = scene.step;
-    /** The step under way, else the one that led here. */
+    /** The step in progress, else the last one. */
     this.told = scene.step ?? last;
     this.freshFrom = freshFrom;
     /** @type {Phases|null} */
     this.phases = scene.step ? phasesOf(scene.step) : null;
-    /** With the step's blocks, and nothing of it written. @type {World} */
+    /** The world with the step's blocks but none of its writes. @type {World} */
     this.middle = scene.step ? scheduledWorld(scene.before, scene.step) : scene.before;
     this.ownersBefore = ownerLists(scene.before);
     this.ownersMiddle = scene.step ? ownerLists(this.middle) : this.ownersBefore;
     this.ownersAfter = scene.after === scene.before ? this.ownersBefore : ownerLists(scene.after);
-    /** Blocks that the step takes, and for whom. @type {Map<number, number>} */
+    /** Blocks that the step allocates, with their requests. @type {Map<number, number>} */
     this.taken = new Map();
     /** Blocks that the step hits. @type {Map<number, number>} */
     this.hit = new Map();
@@ -61,7 +59,7 @@ export class PagesPicture {
     this.evicted = new Set();
     /** Blocks that lose a user before the step computes: preemption, swap, window, copy. @type {Set<number>} */
     this.left = new Set();
-    /** Blocks that fall to count 0 at the end, and whether they stay cached. @type {Map<number, boolean>} */
+    /** Blocks that reach count 0 at the end, and whether they stay cached. @type {Map<number, boolean>} */
     this.freed = new Map();
     /** Slots written in the step, by block. @type {Map<number, number>} */
     this.wrote = new Map();
@@ -106,7 +104,7 @@ export class PagesPicture {
     return { ...this.#working(block, progress), ring: moves ? 1 - span(within(phases.layers, progress), 0.1, 0.4) : 0 };
   }
 
-  /** On the way to its new user. @param {number} block @param {number} t 0-1 @param {boolean} moves @returns {BlockView} */
+  /** A block on its way to its new user. @param {number} block @param {number} t 0-1 @param {boolean} moves @returns {BlockView} */
   #taking(block, t, moves) {
     const [before, middle] = [() => this.#settled(this.before, this.ownersBefore, block), () => this.#settled(this.middle, this.ownersMiddle, block)];
     if (!moves) return t < 0.5 ? before() : middle();
@@ -128,7 +126,8 @@ export class PagesPicture {
     };
   }
 
-  /** While the step computes: what was there, and what is being written. @param {number} block @param {number} progress @returns {BlockView} */
+  /** While the step computes: what was there, and what is being written.
+   * @param {number} block @param {number} progress @returns {BlockView} */
   #working(block, progress) {
     const view = this.#settled(this.middle, this.ownersMiddle, block);
     const wrote = this.wrote.get(block) ?? 0;
@@ -136,7 +135,7 @@ export class PagesPicture {
     return wrote === 0 || part <= 0 ? view : { ...view, filled: view.filled + wrote, fresh: wrote, freshPart: part };
   }
 
-  /** A request as it stands now; null before it exists. @param {number} id @param {number} progress @returns {Request|null} */
+  /** A request in its current state; null before it exists. @param {number} id @param {number} progress @returns {Request|null} */
   request(id, progress) {
     const { step, phases } = this;
     const was = this.before.requests.get(id) ?? null;
@@ -160,14 +159,14 @@ export class PagesPicture {
     return { table, arriving: this.before.requests.get(id)?.table.length ?? 0, arrived: taking < 0.5 ? 1 : span(taking, 0.5, 0.85) };
   }
 
-  /** The host tier as it stands now. @param {number} progress @returns {World['host']} */
+  /** The host tier in its current state. @param {number} progress @returns {World['host']} */
   host(progress) {
     if (!this.step || !this.phases || progress <= 0) return this.before.host;
     const taking = this.phases.blocks[1] > 0 ? within(this.phases.blocks, progress) : 1;
     return progress >= 1 ? this.after.host : taking < 0.6 ? this.before.host : this.middle.host;
   }
 
-  /** How the queue stands: the order before, after blocks were taken, after blocks came back, and how far on the way.
+  /** The state of the queue: the order before, after allocations, after releases, and the progress between them.
    * @param {number} progress @returns {{orders: [readonly number[], readonly number[], readonly number[]], taken: number, returned: number}} */
   queue(progress) {
     const { phases, before, after, middle } = this;
@@ -182,13 +181,16 @@ export class PagesPicture {
 /** @type {readonly number[]} */
 const NOBODY = [];
 
-/** Ring of a block that falls to count 0. @param {number} t @returns {number} */
+/** Ring of a block that reaches count 0. @param {number} t @returns {number} */
 function ringOf(t) {
   return clamp(Math.min(span(t, 0, 0.15), 1 - span(t, 0.8, 1)), 0, 1);
 }
 
-/** Requests that use each block, and how many of its first entries one of them has computed: what lies behind is left over
- * from somebody who has a copy of the block now. @typedef {{of: (number[]|undefined)[], reach: Int32Array}} Owners */
+/**
+ * Requests that use each block, and how many of its first entries one of them has computed. Later entries are left
+ * from a request that has its own copy of the block now.
+ * @typedef {{of: (number[]|undefined)[], reach: Int32Array}} Owners
+ */
 
 /** @param {World} world @returns {Owners} */
 function ownerLists(world) {

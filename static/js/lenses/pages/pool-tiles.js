@@ -29,7 +29,7 @@ export function drawPool(context, palette, picture, layout, progress, cache, all
   }
 }
 
-/** Block numbers beside the rows of a pool whose tiles are too small for them.
+/** Block numbers next to the rows, for tiles that are too small for numbers.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} numBlocks @param {ReturnType<LayoutPool>} layout */
 export function drawRowNames(context, palette, numBlocks, layout) {
   if (!layout.rowNames) return;
@@ -51,7 +51,7 @@ export function changing(picture) {
     ...(picture.step?.forked ?? []).flatMap((event) => event.block_ids.map((block) => block ?? -1))])].filter((block) => block >= 0);
 }
 
-/** The head of the free queue as it stands now. @param {PagesPicture} picture @param {number} progress @returns {Set<number>} */
+/** The current head of the free queue. @param {PagesPicture} picture @param {number} progress @returns {Set<number>} */
 export function nextVictims(picture, progress) {
   const { orders, taken, returned } = picture.queue(progress);
   const head = returned >= 0.5 ? orders[2][0] : taken >= 0.5 ? orders[1][0] : orders[0][0];

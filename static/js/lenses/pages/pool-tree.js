@@ -1,4 +1,4 @@
-/** The pool arranged as a tree of prefixes: made anew for the world that is shown. */
+/** The pool as a tree of prefixes, built for the shown world. */
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { changing } from './pool-tiles.js';
@@ -68,7 +68,8 @@ export class PoolTree {
     return letters === '' ? text : `${text} ${fill(t.ends, { letters })}`;
   }
 
-  /** Where an arrow key leads: to the block before, to the first after, or along the reading order. @param {TreeNode} node @param {string} key @returns {TreeNode} */
+  /** Target of an arrow key: the previous block, the first following one, or along the reading order.
+   * @param {TreeNode} node @param {string} key @returns {TreeNode} */
   moved(node, key) {
     const { nodes } = this;
     const at = nodes.indexOf(node);

@@ -1,4 +1,4 @@
-/** Draws the pool as a tree of prefixes: tokens in each block, requests at their last one. */
+/** Draws the pool as a tree of prefixes: the tokens of each block, and each request at its last one. */
 import { fitText, hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { fill } from '../../ui/format.js';
 import { readable } from '../../ui/text.js';
@@ -84,7 +84,8 @@ function drawPlace(context, palette, world, place, next, changed) {
   outlines(context, palette, box, blocks, next, changed);
 }
 
-/** The side says the state: whose it is, shared, or nobody's. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {TreeNode} node @param {Box} box @param {number} width */
+/** The edge shows the state: the request's hue, shared, or unused.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {TreeNode} node @param {Box} box @param {number} width */
 function side(context, palette, node, box, width) {
   roundRect(context, box.x + 1.5, box.y + 1.5, width, box.height - 3, 3);
   if (node.owners.length === 1) {
@@ -110,7 +111,8 @@ function nameOf(first, nodes, blocks, gone) {
   return blocks.join(' = ');
 }
 
-/** The tokens: what a sibling has too is quiet, what parts them is not. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {World} world
+/** The tokens: those that siblings share are dimmed, those where they diverge aren't.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {World} world
  * @param {TreeNode} node @param {number} x @param {number} y @param {number} width @param {boolean} used */
 function words(context, palette, world, node, x, y, width, used) {
   if (width < 14) return;
@@ -125,7 +127,8 @@ function words(context, palette, world, node, x, y, width, used) {
   context.fillText(fitText(context, quiet === '' ? rest.trimStart() : rest, width - used_), x + used_, y);
 }
 
-/** Requests that end here, at the right edge. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {World} world @param {TreeNode} node @param {Box} box @param {number} small @returns {number} width that they take */
+/** Requests that end here, at the right edge.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {World} world @param {TreeNode} node @param {Box} box @param {number} small @returns {number} width that they take */
 function badges(context, palette, world, node, box, small) {
   if (node.ends.length === 0) return 0;
   const size = Math.min(box.height - 4, small * 1.6);

@@ -1,9 +1,9 @@
-/** Where the nodes of the prefix tree stand: one column per block of a prompt, one row per branch. Pure. */
+/** Positions of the nodes of the prefix tree: one column per block of a prompt, one row per branch. Pure. */
 
 /** @import { TreeNode } from './prefix-tree.js' */
 /** @import { Box } from './tile.js' */
 
-/** A place of the picture: one node, or a run of nodes between which nothing branches. @typedef {{nodes: TreeNode[], box: Box, row: number}} TreePlace */
+/** One place: a node, or a run of nodes without branches. @typedef {{nodes: TreeNode[], box: Box, row: number}} TreePlace */
 /** @typedef {{places: TreePlace[], lines: {from: TreePlace, to: TreePlace}[], numHidden: number, step: number}} TreeLayout */
 
 const LEAST_WIDTH = 4.2;
@@ -11,7 +11,8 @@ const MOST_WIDTH = 17;
 const LEAST_ROW = 2.1;
 const MOST_ROW = 4.4;
 
-/** A run of nodes is one place when a column per block would be too narrow. @typedef {{nodes: TreeNode[], children: Run[]}} Run */
+/** A run of nodes is merged into one place if a column per block would be too narrow.
+ * @typedef {{nodes: TreeNode[], children: Run[]}} Run */
 
 /** @param {readonly TreeNode[]} nodes @param {boolean} merge @returns {Run[]} */
 function runs(nodes, merge) {

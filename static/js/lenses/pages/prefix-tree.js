@@ -1,6 +1,7 @@
 /**
- * The pool as a tree of prefixes: a block's parent is the one that its chained hash continues, so prompts part where the
- * tree branches. Requests hang at their last block. A pure function of a world and of what was cached after what.
+ * The pool as a tree of prefixes: a block's parent is the one that its chained hash extends, so prompts diverge where
+ * the tree branches. Requests are attached to their last block. A pure function of a world and of the known hash
+ * chains.
  */
 
 /** @import { Log } from '../../core/log.js' */
@@ -22,7 +23,7 @@
  * @property {number[]} ends requests whose last block it is
  */
 
-/** Which prefix each cached block continues; follows a log. */
+/** The prefix that each cached block extends; follows a log. */
 export class PrefixParents {
   /** @param {Log} log */
   constructor(log) {
@@ -117,7 +118,7 @@ function holdHost(node, id, entries) {
   Object.assign(node, { tokens: entries.map((entry) => entry[4]), writers: entries.map((entry) => entry[1]), position: entries[0][2] });
 }
 
-/** Hang a node below the one that it continues; one that is forgotten has a place but holds nothing.
+/** Attaches a node to the one it extends; an evicted parent has a place but holds nothing.
  * @param {Map<string, TreeNode>} nodes @param {string} key @param {(key: string) => string|null} parentOf */
 function link(nodes, key, parentOf) {
   let node = nodeOf(nodes, key);
@@ -131,7 +132,7 @@ function link(nodes, key, parentOf) {
   }
 }
 
-/** Order, depth and where siblings part. @param {TreeNode[]} siblings @param {number} depth */
+/** Order, depth, and the point where siblings diverge. @param {TreeNode[]} siblings @param {number} depth */
 function arrange(siblings, depth) {
   const rank = (/** @type {TreeNode} */ node) => (isUsed(node) ? 0 : 1);
   siblings.sort((a, b) => rank(a) - rank(b) || Math.min(...a.owners, Infinity) - Math.min(...b.owners, Infinity) || (a.blocks[0] ?? 1e9) - (b.blocks[0] ?? 1e9));
@@ -154,7 +155,7 @@ function sharedTokens(a, b) {
   return n;
 }
 
-/** Nodes in the order in which a reader meets them. @param {readonly TreeNode[]} roots @returns {TreeNode[]} */
+/** Nodes in reading order. @param {readonly TreeNode[]} roots @returns {TreeNode[]} */
 export function readingOrder(roots) {
   return roots.flatMap((node) => [node, ...readingOrder(node.children)]);
 }

@@ -1,4 +1,4 @@
-/** The free queue: blocks that nobody uses, head first, and the mark under the one that is taken next. */
+/** The free queue: unused blocks, head first, and the mark under the block that is reused next. */
 import { fitText, lerp, textWidth, useFont } from '../../ui/canvas.js';
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
@@ -59,7 +59,7 @@ function placesOf(order, width, size) {
   return new Map(order.map((block, index) => [block, places[index]]));
 }
 
-/** Blocks that are drawn at some time of the step. @param {...Places} all @returns {Set<number>} */
+/** Blocks that are drawn at some time in the step. @param {...Places} all @returns {Set<number>} */
 function visible(...all) {
   /** @type {Set<number>} */
   const blocks = new Set();
@@ -77,7 +77,7 @@ function blend(first, middle, last, taken, returned) {
   return returned > 0 ? coming : leaving;
 }
 
-/** On the way from one place to another; without a place it fades and rises out of the row, or into it.
+/** The motion from one place to another. Without a place, a tile fades and rises out of the row, or into it.
  * @param {Place} from @param {Place} to @param {number} t @returns {{x: number, alpha: number, lift: number}|null} */
 function step(from, to, t) {
   if (from && to) return { x: lerp(from.x, to.x, t), alpha: lerp(Number(!from.hidden), Number(!to.hidden), t), lift: 0 };
@@ -86,7 +86,8 @@ function step(from, to, t) {
   return null;
 }
 
-/** How many stand between the head and the last ones. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** Number of blocks between the head and the last ones.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {readonly number[]} order @param {Box} area @param {number} size @param {number} y */
 function ellipsis(context, palette, order, area, size, y) {
   const places = queuePlaces(area.width, size, GAP, order.length);
@@ -99,7 +100,8 @@ function ellipsis(context, palette, order, area, size, y) {
   context.fillText(fill(texts.pages.more, { n: hidden.length }), area.x + hidden[0].x + size * 0.42, y);
 }
 
-/** What stands under the queue. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
+/** The text under the queue.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture
  * @param {Box} area @param {number|undefined} head @param {number} y @param {number} progress @param {boolean} offloads */
 function feet(context, palette, picture, area, head, y, progress, offloads) {
   if (head === undefined) return;

@@ -1,4 +1,4 @@
-/** Two bars on one scale: what contiguous slabs would reserve, and what pages reserve; and both wastes as figures. */
+/** Two bars on one scale: slots reserved by contiguous allocation and by paging, with the waste of both. */
 import { fitText, hatch, textWidth, useFont } from '../../ui/canvas.js';
 import { count, fill, percent } from '../../ui/format.js';
 import { fillHue, hueOf } from '../shared/request-hues.js';
@@ -9,9 +9,9 @@ import { holesOf } from './slab.js';
 /** @import { SlabState } from './slab.js' */
 /** @import { Box } from './tile.js' */
 
-/** Slots reserved, and those of them that hold an entry. @typedef {{reserved: number, filled: number}} Use */
+/** Reserved slots, and those of them with an entry. @typedef {{reserved: number, filled: number}} Use */
 
-/** A stretch of a bar. @typedef {{request: number, start: number, filled: number, size: number}} Stretch */
+/** One part of a bar. @typedef {{request: number, start: number, filled: number, size: number}} Stretch */
 
 /** Entries that a request holds now, also between two steps. @typedef {(request: number) => number} Computed */
 
@@ -21,15 +21,16 @@ function slabUse(state, computed) {
   return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
 
-/** Stands for the blocks that several requests use. */
+/** Represents the blocks that several requests use. */
 const SHARED = -1;
 
-/** Blocks in use, laid end to end: first those that several use, each once, then by request. @param {World} world @param {Computed} computed
+/** Blocks in use, end to end: first shared ones, each once, then by request.
+ * @param {World} world @param {Computed} computed
  * @returns {{use: Use, stretches: Stretch[], numBlocks: number}} */
 function pagedUse(world, computed) {
   /** @type {Stretch[]} */
   const stretches = [];
-  /** Where each block is in its users' tables, and who they are. @type {Map<number, {logical: number, users: number[]}>} */
+  /** Each block's place in its users' tables, and the users. @type {Map<number, {logical: number, users: number[]}>} */
   const blocks = new Map();
   for (const id of world.unfinished) {
     world.requests.get(id)?.table.forEach((block, logical) => {
@@ -51,7 +52,8 @@ function pagedUse(world, computed) {
   return { stretches, numBlocks, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
 
-/** Entries of a block: of the user that has come farthest. @param {World} world @param {number} block @param {number} logical @param {Computed} computed */
+/** Entries of a block: those of the user that has computed the most.
+ * @param {World} world @param {number} block @param {number} logical @param {Computed} computed */
 function filledBy(world, block, logical, computed) {
   let most = 0;
   for (const id of world.unfinished) {
@@ -65,7 +67,7 @@ function sum(stretches, what) {
   return stretches.reduce((total, stretch) => total + stretch[what], 0);
 }
 
-/** Share of the reserved slots that hold nothing. @param {Use} use @returns {number|null} */
+/** Share of the reserved slots that are empty. @param {Use} use @returns {number|null} */
 function wasteOf({ reserved, filled }) {
   return reserved > 0 ? (reserved - filled) / reserved : null;
 }
@@ -90,14 +92,16 @@ export function drawSlabs(context, palette, area, heading, world, computed, slab
   figures(context, palette, area, y2 + Math.round(barHeight * 0.8) + 6, slab.use, paged, letters, stacked);
 }
 
-/** Who was put out here would have kept its entries in a slab. @param {World} world @param {number} id @param {Computed} computed @returns {number} */
+/** A request that is preempted here would have kept its entries in a contiguous allocation.
+ * @param {World} world @param {number} id @param {Computed} computed @returns {number} */
 export function slabComputed(world, id, computed) {
   const request = world.requests.get(id);
   const again = request && request.numPreemptions > 0 && request.tokens.length > request.promptLength;
   return again ? Math.max(computed(id), request.tokens.length - 1) : computed(id);
 }
 
-/** What lies between the slabs, with its length. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y
+/** The holes between allocations, with their lengths.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} area @param {number} y
  * @param {number} height @param {SlabState} slabs @param {number} capacity */
 function holes(context, palette, area, y, height, slabs, capacity) {
   const scale = area.width / Math.max(1, capacity);

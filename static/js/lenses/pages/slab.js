@@ -1,11 +1,12 @@
 /**
- * The same requests in a contiguous allocator, as a shadow of the log: each reserves prompt + new tokens in one piece,
- * first fit, over as many slots as the pool has; it is freed when it ends and never moved. A pure fold over events.
+ * The same requests in a contiguous allocator that follows the log. Each request reserves prompt + new tokens in one
+ * piece, first fit, from as many slots as the pool has. The piece is freed when the request finishes and never moved.
+ * A pure fold over events.
  */
 
 /** @import { Log } from '../../core/log.js' */
 
-/** One request in its slab. @typedef {{request: number, start: number, size: number}} Slab */
+/** One request in its reserved piece. @typedef {{request: number, start: number, size: number}} Slab */
 /** @typedef {{slabs: Slab[], refused: {request: number, size: number}[]}} SlabState */
 /** @typedef {{seq: number, request: number, size: number}} Change `size` 0: the request ended */
 
@@ -31,7 +32,8 @@ export function applyChange(state, change, capacity) {
   return { ...state, slabs };
 }
 
-/** Lengths of the holes between slabs and behind the last. @param {SlabState} state @param {number} capacity @returns {{start: number, size: number}[]} */
+/** Lengths of the holes between the pieces and after the last.
+ * @param {SlabState} state @param {number} capacity @returns {{start: number, size: number}[]} */
 export function holesOf({ slabs }, capacity) {
   const holes = [];
   let start = 0;
@@ -42,7 +44,7 @@ export function holesOf({ slabs }, capacity) {
   return holes;
 }
 
-/** Follows a log and answers for any seq. `full`: each request reserves the model's whole context. */
+/** Follows a log and gives the state at any seq. `full`: each request reserves the model's whole context. */
 export class SlabHistory {
   /** @param {Log} log @param {boolean} [full] */
   constructor(log, full = false) {
@@ -90,7 +92,7 @@ export class SlabHistory {
     return this.full && header ? header.model.max_positions : (event.num_prompt_tokens || event.token_ids.length) + event.max_new_tokens;
   }
 
-  /** It may start again after it was put out here; a contiguous allocator never puts anybody out. @param {number} seq @param {number} request */
+  /** A preempted request can start again, but a contiguous allocator never preempts. @param {number} seq @param {number} request */
   #start(seq, request) {
     const { slabs, refused } = this.states[this.states.length - 1];
     if ([...slabs, ...refused].some((one) => one.request === request)) return;

@@ -1,10 +1,10 @@
-/** How the slots of one block stand inside a tile: a grid of cells, or a plain bar when they would be too small. Pure. */
+/** The layout of a block's slots in a tile: a grid of cells, or a simple bar if cells would be too small. Pure. */
 
 /** @typedef {{columns: number, rows: number, cell: number, cellHeight: number, gap: number, bar: boolean}} SlotGrid */
 
 const LEAST_CELL = 2.4;
 
-/** How good a grid is: large cells, full rows, cells a little taller than wide. @param {SlotGrid} grid @param {number} blockSize */
+/** The quality of a grid: large cells, full rows, cells a little taller than wide. @param {SlotGrid} grid @param {number} blockSize */
 function scoreOf({ rows, cell, cellHeight }, blockSize) {
   const even = blockSize % rows === 0 ? 1 : 0.25;
   return Math.min(cell, cellHeight) * even * Math.exp(-0.6 * Math.abs(Math.log(cellHeight / cell / 1.25)));

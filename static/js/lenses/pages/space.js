@@ -1,4 +1,4 @@
-/** How the stage of the pages lens is divided, and where tiles stand in it. Pure functions of size and counts. */
+/** The layout of the pages lens and of its tiles. Pure functions of size and counts. */
 
 /** @import { Palette } from '../../ui/palette.js' */
 /** @import { Box } from './tile.js' */
@@ -13,10 +13,10 @@
  */
 
 const STACKED_WIDTH = 700;
-/** Height of a tile of the free queue, in widths; and of the words below it, in units of the smallest text. */
+/** Height of a tile of the free queue, in widths, and of the text below it, in units of the smallest text. */
 export const TILE_SHAPE = 0.82;
 export const QUEUE_NOTE = 2.1;
-/** Height of chains and queue, in units of the smallest text, below which many requests make the queue's tiles small. */
+/** Below this height of chains and queue, in units of the smallest text, many requests make the queue's tiles small. */
 const SHORT = 22;
 const PAD = 16;
 
@@ -48,7 +48,8 @@ export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, num
   };
 }
 
-/** Height of the host tier: its tiles are never larger than the queue's. @param {number} width @param {number} most @param {number} heading
+/** Height of the host tier; its tiles are at most as large as the queue's.
+ * @param {number} width @param {number} most @param {number} heading
  * @param {number} small @param {number} numHost @returns {number} */
 function hostHeightOf(width, most, heading, small, numHost) {
   const tile = small * 3.9;
@@ -86,11 +87,9 @@ function stacked(width, height, small, heading, slabHeight, queueHeight, numBloc
   return { width, height: Math.max(height, y), stacked: true, heading, chains, queue, pool, host, slabs, gutter: width - 4 };
 }
 
-/**
- * Tiles of the pool: as large as the room allows, near a fixed shape.
+/** Tiles of the pool: as large as possible, close to a fixed shape.
  * @param {Box} area @param {number} heading @param {number} numBlocks @param {number} small
- * @returns {{columns: number, width: number, height: number, gap: number, x: number, y: number, rowNames: boolean}}
- */
+ * @returns {{columns: number, width: number, height: number, gap: number, x: number, y: number, rowNames: boolean}} */
 export function layoutPool(area, heading, numBlocks, small) {
   const room = { width: area.width, height: Math.max(20, area.height - heading) };
   const dense = numBlocks > 150;
@@ -128,15 +127,13 @@ export function blockAt(pool, numBlocks, x, y) {
 
 /** Sizes of a chain's tiles and the gaps between them, from large to small, in units of the smallest text. */
 const LEVELS = [[8.6, 5.2, 8], [4.6, 3.6, 5], [3.4, 2.9, 6], [2.6, 2.35, 4], [1.7, 1.5, 4], [0.9, 0.8, 2]];
-/** Up to this level a tile has room for "logical → physical". */
+/** Up to this level, a tile has space for "logical → physical". */
 export const LEVEL_WITH_ARROW = 1;
 
-/**
- * The tiles of one request's chain: the largest size at which all that it may need fit, in lines.
+/** The tiles of one request's chain: the largest size at which all blocks it may need fit, in lines.
  * @param {Box} area where the tiles may stand @param {number} count blocks @param {number} small
  * @param {number} [from] largest level that is allowed
- * @returns {{width: number, height: number, gap: number, perLine: number, shown: number, level: number}}
- */
+ * @returns {{width: number, height: number, gap: number, perLine: number, shown: number, level: number}} */
 export function layoutChain(area, count, small, from = 0) {
   const last = LEVELS.length - 1;
   for (let level = Math.min(from, last); level <= last; level += 1) {
@@ -158,11 +155,9 @@ export function chainBox(area, chain, index) {
   };
 }
 
-/**
- * Places in the drawn part of the free queue: its head and its last ones, with a gap between when not all fit.
+/** Places in the visible part of the free queue: its head and its last blocks, with a gap if not all fit.
  * @param {number} width @param {number} tile @param {number} gap @param {number} length of the queue
- * @returns {{x: number, hidden: boolean}[]} by place
- */
+ * @returns {{x: number, hidden: boolean}[]} by place */
 export function queuePlaces(width, tile, gap, length) {
   const fits = Math.max(2, Math.floor((width + gap) / (tile + gap)));
   /** @type {{x: number, hidden: boolean}[]} */

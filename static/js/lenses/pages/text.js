@@ -58,7 +58,7 @@ export function hostText(world, id) {
   return fill(t.cached, { host: id, from, to: from + world.blockSize - 1 });
 }
 
-/** Block tables of the listed requests, the host tier, and the tree when the pool is shown as one.
+/** Block tables of the listed requests, the host tier, and the tree if the pool is shown as one.
  * @param {HTMLTableElement} table @param {World} world @param {readonly Request[]} requests
  * @param {(request: Request, logical: number, block: number) => boolean} isGone @param {PoolTree|null} tree */
 export function fillPagesTable(table, world, requests, isGone, tree) {

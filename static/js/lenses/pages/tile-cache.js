@@ -1,4 +1,4 @@
-/** Tiles on a canvas that is not cleared: a tile is painted again only when it looks different from the last time. */
+/** Tiles on a canvas that isn't cleared: a tile is painted again only when its look changes. */
 
 /** @import { Box } from './tile.js' */
 
@@ -19,7 +19,7 @@ export class TileCache {
     paint();
   }
 
-  /** Wipe what was painted under keys that begin so. @param {CanvasRenderingContext2D} context @param {string} prefix */
+  /** Clears the tiles whose keys start with this prefix. @param {CanvasRenderingContext2D} context @param {string} prefix */
   wipe(context, prefix) {
     for (const [key, { box, margin }] of this.#painted) {
       if (!key.startsWith(prefix)) continue;
@@ -28,7 +28,7 @@ export class TileCache {
     }
   }
 
-  /** The canvas is blank. */
+  /** The canvas was cleared. */
   forget() {
     this.#painted.clear();
   }

@@ -1,4 +1,4 @@
-/** One block as a tile: its slots above, its number below. The form says the state: blank, in use, cached, just changed. */
+/** One block as a tile: its slots above, its number below. The shape shows the state: blank, in use, cached, just changed. */
 import { hatch, roundRect, textWidth, useFont } from '../../ui/canvas.js';
 import { fillHue, hueOutline } from '../shared/request-hues.js';
 import { slotGrid, traceSlots } from './slot-grid.js';
@@ -30,7 +30,7 @@ function gridOf(blockSize, width, height) {
   return grid;
 }
 
-/** Where slots and text stand inside a tile. @param {Box} box @param {number} small smallest text @param {boolean} foot */
+/** The places of slots and text in a tile. @param {Box} box @param {number} small smallest text @param {boolean} foot */
 function partsOf(box, small, foot) {
   const pad = box.width >= 70 ? 6 : box.width >= 30 ? 4 : box.width >= 16 ? 2.5 : 1.5;
   const footHeight = foot ? small * 1.3 : 0;
@@ -39,7 +39,7 @@ function partsOf(box, small, foot) {
   return { pad, inner, slotHeight: foot ? Math.min(slotHeight, Math.max(inner * 0.44, slotHeight * 0.8)) : slotHeight };
 }
 
-/** Is there room for a number at the foot of a tile? @param {number} width @param {number} height @param {number} small */
+/** Whether a number fits at the bottom of a tile. @param {number} width @param {number} height @param {number} small */
 export function hasFoot(width, height, small) {
   return width >= small * 2.4 && height >= small * 2.3;
 }
@@ -70,7 +70,8 @@ export function drawTile(context, palette, box, blockSize, view, text, numSlots 
   }
 }
 
-/** Ground and outline. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box @param {BlockView} view
+/** Background and outline.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box @param {BlockView} view
  * @param {number} radius */
 function shell(context, palette, box, view, radius) {
   roundRect(context, box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1, radius);
@@ -85,7 +86,7 @@ function shell(context, palette, box, view, radius) {
   context.setLineDash([]);
 }
 
-/** Hatched: nobody's, but still there. While it is evicted the content falls out of the tile.
+/** Hatched: unused, but still cached. During eviction, the content falls out of the tile.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box @param {number} x @param {number} y
  * @param {number} width @param {number} height @param {number} falling */
 function cachedSlots(context, palette, box, x, y, width, height, falling) {
@@ -155,7 +156,7 @@ function notches(context, palette, grid, x, y, view) {
   context.fill();
 }
 
-/** The mark of the block that is taken next. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box */
+/** The mark of the block that is reused next. @param {CanvasRenderingContext2D} context @param {Palette} palette @param {Box} box */
 function underline(context, palette, box) {
   context.fillStyle = palette.css('now');
   roundRect(context, box.x + 2, box.y + box.height - 1.5, box.width - 4, 3, 1.5);
@@ -172,7 +173,7 @@ function footText(context, palette, box, view, text, pad) {
   context.fillStyle = palette.css(view.form === 'used' || text.strong ? 'ink' : view.form === 'cached' ? 'ink-2' : 'ink-3');
   const inner = box.width - 2 * pad;
   const full = textWidth(context, text.id) + 5;
-  // "logical → block" gives way to how many share the block.
+  // "logical → block" is shortened to show how many share the block.
   const id = text.letters.length > 1 && full + textWidth(context, `×${text.letters.length}`) > inner ? text.id.slice(text.id.indexOf('→') + 1).trim() : text.id;
   context.fillText(id, box.x + pad, y);
   const room = inner - textWidth(context, id) - 5;
@@ -185,8 +186,11 @@ function footText(context, palette, box, view, text, pad) {
   return undefined;
 }
 
-/** From the fifth request on a chip has a dark band below, from the ninth on one above too: a pattern that leaves the letter readable.
- * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} owner @param {number} x @param {number} y @param {number} width @param {number} height */
+/**
+ * From the fifth request on, a chip has a dark band below, and from the ninth on also one above; the pattern leaves
+ * the letter readable.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} owner @param {number} x @param {number} y @param {number} width @param {number} height
+ */
 function bands(context, palette, owner, x, y, width, height) {
   const round = Math.floor(owner / 4) % 3;
   context.fillStyle = palette.css('on-request');
@@ -194,7 +198,8 @@ function bands(context, palette, owner, x, y, width, height) {
   if (round > 1) context.fillRect(x + 1, y + 1, width - 2, 1.5);
 }
 
-/** Chips of the owners of a shared block, or how many they are. @param {CanvasRenderingContext2D} context @param {Palette} palette
+/** Chips of the requests that share a block, or their number.
+ * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {readonly string[]} names @param {readonly number[]} owners @param {number} right @param {number} y @param {number} room */
 function letters(context, palette, names, owners, right, y, room) {
   const size = palette.px('text-xs');

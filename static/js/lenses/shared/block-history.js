@@ -1,6 +1,4 @@
-/**
- * What happened to each block, so that an old entry can say since when it is gone. Follows the log as it grows.
- */
+/** The history of each block, to find out since when an old entry is gone. Follows the log as it grows. */
 
 /** @import { Log } from '../../core/log.js' */
 /** @typedef {{seq: number, kind: 'allocated'|'evicted'|'shared'|'blanked', request: number|null}} Happening */
@@ -16,7 +14,7 @@ export class BlockHistory {
     this.logId = null;
   }
 
-  /** Take in what the log has gained. */
+  /** Reads the log's new records. */
   #follow() {
     const { log } = this;
     if (log.logId !== this.logId || log.firstSeq > this.seen + 1 || log.lastSeq < this.seen) {
@@ -50,11 +48,9 @@ export class BlockHistory {
     (this.blocks[block] ??= []).push(happening);
   }
 
-  /**
-   * The step since which what was written to a block before record `seq` is gone, and who has taken the block.
+  /** The step since which contents written to a block before record `seq` are gone, and the request that has the block.
    * @param {number} block @param {number} seq last record of the time when it was there @param {number} now last record seen
-   * @returns {{step: number, kind: 'allocated'|'evicted'|'blanked', taker: number|null}|null} null while it is there
-   */
+   * @returns {{step: number, kind: 'allocated'|'evicted'|'blanked', taker: number|null}|null} null while it is there */
   goneSince(block, seq, now) {
     this.#follow();
     const list = this.blocks[block] ?? [];
@@ -67,7 +63,7 @@ export class BlockHistory {
     return null;
   }
 
-  /** The last thing that happened to a block up to record `now`. @param {number} block @param {number} now */
+  /** The last event of a block up to record `now`. @param {number} block @param {number} now */
   last(block, now) {
     this.#follow();
     const list = this.blocks[block] ?? [];

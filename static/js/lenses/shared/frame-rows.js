@@ -1,19 +1,16 @@
-/**
- * Reading attention out of frame packs. Every figure of attention on the page comes from here, and so from frames.
- */
+/** Reads attention from frame packs. Every attention value on the page comes from here, and so from frames. */
 
 /** @import { Frames } from '../../core/frames.js' */
 /** @import { Pack } from '../../core/types.d.ts' */
 
-/**
- * One row of weights over the columns of a frame. `bin` tokens are summed in one column.
+/** One row of weights over the columns of a frame. Each column sums `bin` tokens.
  * @typedef {object} WeightRow
  * @property {Float32Array} weights
  * @property {number} bin
- * @property {number} numTokens
- */
+ * @property {number} numTokens */
 
-/** The pack of a request in a step if it is here already; asks for nothing. @param {Frames} frames @param {number} step @param {number} request
+/** The pack of a request in a step if it is loaded already; it isn't fetched.
+ * @param {Frames} frames @param {number} step @param {number} request
  * @returns {Pack|null} */
 export function heldPack(frames, step, request) {
   return frames.packs.get(frames.anyLayer.get(`${step}:${request}`) ?? '') ?? null;
@@ -64,8 +61,8 @@ export function headMean(pack) {
 }
 
 /**
- * The same row without its first column, the rest scaled up to the same sum. The first column is token 0, or in a long
- * context that is not known token by token, its first tokens.
+ * The same row without its first column, rescaled to the same sum. The first column is token 0 or, in a binned long
+ * context, the first tokens.
  * @param {WeightRow} row @returns {WeightRow}
  */
 export function withoutSink(row) {
@@ -77,7 +74,8 @@ export function withoutSink(row) {
   return { ...row, weights };
 }
 
-/** Weight of tokens from … to - 1; a bin that is cut gives its share. @param {WeightRow} row @param {number} from @param {number} to */
+/** Weight of tokens from … to - 1; a bin that is cut counts in proportion.
+ * @param {WeightRow} row @param {number} from @param {number} to */
 export function weightOf(row, from, to) {
   if (row.bin === 1) {
     let sum = 0;

@@ -1,19 +1,25 @@
-/** What a lens on canvas has around its picture: a measured box with the keyboard's cursor, a tip and what stands there while it is empty; and the same picture as a table. */
+/**
+ * The common parts around a lens's canvas: a measured box with the keyboard cursor, a tooltip and the empty state, and
+ * the same picture as a table.
+ */
 import { CanvasStack, SizeWatch } from '../../ui/canvas.js';
 import { h, replace } from '../../ui/dom.js';
 import { Tip } from '../../ui/tip.js';
 /** @import { Ctx } from '../../core/types.d.ts' */
 /** @import { Child } from '../../ui/dom.js' */
 
-/** The table for readers follows the picture at most this often while it moves. */
+/** The table for screen readers updates at most this often while the picture moves. */
 const TABLE_MS = 800;
 const FAR = 1e9;
 const PAGE = 16;
 /** Columns and rows by key. @type {Record<string, [number, number]>} */
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-FAR, 0], End: [FAR, 0], PageUp: [-PAGE, 0], PageDown: [PAGE, 0] };
 
-/** The keys of a cursor. `move` gets columns and rows, as far as there are any for Home and End; it and `enter` return false when there is nothing to move or choose.
- * @param {HTMLElement} element @param {{move: (columns: number, rows: number, key: string) => boolean|void, enter?: () => boolean|void, pages?: boolean}} on `pages`: Page Up and Page Down move too */
+/**
+ * The keys of a cursor. `move` gets columns and rows, or as many as there are for Home and End. It and `enter` return
+ * false if there is nothing to move to or choose.
+ * @param {HTMLElement} element @param {{move: (columns: number, rows: number, key: string) => boolean|void, enter?: () => boolean|void, pages?: boolean}} on `pages`: Page Up and Page Down move too
+ */
 export function cursorKeys(element, { move, enter, pages = true }) {
   element.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
@@ -24,11 +30,11 @@ export function cursorKeys(element, { move, enter, pages = true }) {
   });
 }
 
-/** A lens says what it shows in `tell`, and takes the pointer in `point`, `click` and `leave`, the keys in `move` and `enter`. */
+/** A lens describes itself in `tell`, and handles the pointer in `point`, `click` and `leave`, the keys in `move` and `enter`. */
 export class LensShell {
   #emptyKey = '';
   #toldAt = 0;
-  /** Of the box first. @type {SizeWatch[]} */
+  /** Relative to the box. @type {SizeWatch[]} */
   sizes = [];
 
   /** @param {HTMLElement} root @param {Ctx} ctx @param {HTMLElement} box what is measured
@@ -80,7 +86,7 @@ export class LensShell {
     return { x: event.clientX - area.left, y: event.clientY - area.top };
   }
 
-  /** The table, at a pace that leaves time for the picture. */
+  /** The table, at a rate that leaves time for the picture. */
   tellInTime() {
     const now = performance.now();
     if (this.ctx.timeline.moving && now - this.#toldAt <= TABLE_MS) return;
@@ -88,7 +94,8 @@ export class LensShell {
     this.tell();
   }
 
-  /** What would fill the lens, built anew when `key` changes. @param {string} key '': there is a picture @param {() => Child[]} build @returns {boolean} whether it changed */
+  /** What would fill the lens, rebuilt when `key` changes.
+   * @param {string} key '': there is a picture @param {() => Child[]} build @returns {boolean} whether it changed */
   showEmpty(key, build) {
     if (key === this.#emptyKey) return false;
     this.#emptyKey = key;
@@ -107,7 +114,7 @@ export class LensShell {
     return this.button(text, () => this.ctx.ui.set({ drawerOpen: true, ...(at && { drawerAt: at }) }), name);
   }
 
-  /** The slider's place. @param {number} last @param {number} now @param {string} text */
+  /** Position of the slider. @param {number} last @param {number} now @param {string} text */
   slide(last, now, text) {
     for (const [name, value] of Object.entries({ max: last, now, text })) this.cursor.setAttribute(`aria-value${name}`, String(value));
   }

@@ -1,6 +1,4 @@
-/**
- * The row that is being read: one bar per cached token, the five largest named, the query at the row's end.
- */
+/** The row that is being read: one bar per cached token, the five largest with labels, and the query at the row's end. */
 import { clamp, fitText, roundRect, span, textWidth, useFont } from '../../ui/canvas.js';
 import { weightOf } from './frame-rows.js';
 /** @import { ColumnEdges } from '../cache/columns.js' */
@@ -8,17 +6,15 @@ import { weightOf } from './frame-rows.js';
 /** @import { Palette } from '../../ui/palette.js' */
 
 /**
- * A rectangle of a bar and the tokens it stands for. `peak` is the token that gets most of it, null where the frame does
- * not tell the tokens apart.
+ * A rectangle of a bar, with its tokens. `peak` is the token with the most weight, null if the frame doesn't resolve
+ * single tokens.
  * @typedef {{x0: number, x1: number, height: number, from: number, to: number, weight: number, peak: number|null, peakWeight: number}} Bar
  */
 
-/**
- * A bar is as high as the largest weight of its tokens, or as their sum where the frame tells no more.
+/** A bar is as high as the largest weight of its tokens, or as their sum if the frame doesn't resolve them.
  * @param {ColumnEdges} edges @param {WeightRow} row @param {number} room height of the largest bar
  * @param {number} [most] weight of a bar of that height; the largest of the row unless rows are to be compared
- * @returns {Bar[]} left to right
- */
+ * @returns {Bar[]} left to right */
 export function layoutBars(edges, row, room, most) {
   /** @type {Bar[]} */
   const bars = [];
@@ -56,19 +52,15 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
   }
 }
 
-/**
- * A text beside its bar.
- * @typedef {{text: string, x: number, y: number, bar: Bar, strong: boolean, leader: Place['leader']}} BarLabel
- */
+/** A text next to its bar.
+ * @typedef {{text: string, x: number, y: number, bar: Bar, strong: boolean, leader: Place['leader']}} BarLabel */
 
-/**
- * Finds a place for the names of the largest bars, largest first; those that find none stand together in one line.
+/** Places the labels of the largest bars, largest first. Labels that don't fit are listed together in one line.
  * @param {CanvasRenderingContext2D} context with the font set
  * @param {readonly Bar[]} bars @param {number} count
  * @param {(bar: Bar) => string} name @param {(list: string) => string} also text of the line of the rest
  * @param {{left: number, right: number, top: number, base: number, line: number}} space `line` is the line height
- * @returns {BarLabel[]}
- */
+ * @returns {BarLabel[]} */
 export function placeLabels(context, bars, count, name, also, space) {
   const order = bars.filter((bar) => bar.weight > 0).sort((a, b) => b.peakWeight - a.peakWeight).slice(0, count);
   /** @type {(BarLabel & Place)[]} */
@@ -91,7 +83,7 @@ export function placeLabels(context, bars, count, name, also, space) {
   return line ? [...placed, { ...line, bar: order[0], strong: false }] : placed;
 }
 
-/** A line of text where nothing else stands, as far right and as high as it goes.
+/** A line of text in a free place, as far right and as high as possible.
  * @param {CanvasRenderingContext2D} context @param {string} text @param {readonly Bar[]} bars @param {readonly Place[]} placed
  * @param {{left: number, right: number, top: number, base: number, line: number}} space */
 function placeLine(context, text, bars, placed, space) {
@@ -105,7 +97,7 @@ function placeLine(context, text, bars, placed, space) {
   return null;
 }
 
-/** Where a label stands, and the thin line from it down to its bar, if it has one.
+/** The place of a label and, if it has one, the thin line down to its bar.
  * @typedef {{x0: number, x1: number, y0: number, y1: number, leader: {x: number, y0: number, y1: number}|null}} Place */
 
 /**
@@ -135,7 +127,7 @@ function firstFree(starts, width, top, own, bars, placed, space) {
   return null;
 }
 
-/** Does a label, or its line, cover another or its line? @param {Place} a @param {Place} b @returns {boolean} */
+/** Whether a label, or its line, overlaps another or its line. @param {Place} a @param {Place} b @returns {boolean} */
 function meets(a, b) {
   if (a.x0 < b.x1 + 8 && a.x1 > b.x0 - 8 && a.y0 < b.y1 && a.y1 > b.y0) return true;
   const crosses = (/** @type {Place} */ one, /** @type {Place} */ { x0, x1, y0, y1 }) => one.leader !== null
@@ -171,12 +163,10 @@ export function drawLabels(context, labels, style) {
   }
 }
 
-/**
- * The query: a filled chip while it reads, falling away when the row has been read, an outline when nothing reads.
+/** The query: a filled chip while it reads, which falls away when the row has been read; otherwise an outline.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette
  * @param {{x: number, y: number, within: number|null, text: string, note: readonly string[], room: number}} query
- *   `within` is how far the layer's work is, null when nothing reads; (x, y) is the middle of the chip's left edge
- */
+ *   `within` is how far the layer's work is, null when nothing reads; (x, y) is the middle of the chip's left edge */
 export function drawQuery(context, palette, { x, y, within, text, note, room }) {
   const size = palette.px('text-l');
   useFont(context, palette.font('text-l', 'ui', 700));

@@ -1,4 +1,4 @@
-/** Hue and pattern of a request: four hues in order; from the fifth request on a pattern tells them apart, and always the letter. */
+/** Hue and pattern of a request: four hues in order. From the fifth request on, a pattern distinguishes them; the letter always does. */
 import { roundRect, stripes, useFont } from '../../ui/canvas.js';
 /** @import { Palette } from '../../ui/palette.js' */
 
@@ -9,7 +9,7 @@ export function hueOf(palette, requestId) {
   return palette.css(palette.requestHue(requestId));
 }
 
-/** Fill the current path with a request's hue and, unless it is too small for that, its pattern.
+/** Fills the current path with a request's hue and, unless it is too small, its pattern.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} requestId @param {boolean} [plain] */
 export function fillHue(context, palette, requestId, plain = false) {
   context.fillStyle = hueOf(palette, requestId);
@@ -20,18 +20,16 @@ export function fillHue(context, palette, requestId, plain = false) {
   context.fill();
 }
 
-/** The edge that yellow needs on light ground. @param {Palette} palette @returns {string|null} */
+/** The edge that yellow needs on a light background. @param {Palette} palette @returns {string|null} */
 export function hueOutline(palette) {
   const color = palette.get('request-outline');
   return color === '' || color === 'transparent' ? null : color;
 }
 
-/**
- * A letter in its hue.
+/** A letter in its request's hue.
  * @param {CanvasRenderingContext2D} context @param {Palette} palette @param {number} requestId @param {string} letter
  * @param {number} x @param {number} y @param {number} width @param {number} height
- * @param {boolean|'waits'} over the request has ended; `waits`: it holds nothing now
- */
+ * @param {boolean|'waits'} over the request has ended; `waits`: it holds nothing now */
 export function drawBadge(context, palette, requestId, letter, x, y, width, height, over) {
   const radius = Math.min(6, width / 4);
   roundRect(context, x, y, width, height, radius);

@@ -1,4 +1,4 @@
-/** The part of the catalogue that the lenses speak with. */
+/** The part of the catalogue that lenses use. */
 import { strings } from '../../strings/main.js';
 
 export const texts = strings.lenses;

@@ -1,4 +1,4 @@
-/** How a token is called in a label on canvas: never raw bytes, never invisible. */
+/** The name of a token in a canvas label: never raw bytes, never invisible. */
 import { clip, readable } from '../../ui/text.js';
 /** @import { Piece } from '../../core/types.d.ts' */
 
