@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
 import json
+import multiprocessing
 import re
 import time
 from collections.abc import Iterator
@@ -246,6 +248,21 @@ def test_a_new_job_takes_the_place_of_the_old_and_cancel_ends_it(client: httpx.C
     wait_for(lambda: state(second) == "running", 60)
     client.delete(f"/jobs/{second['job_id']}")
     assert state(second) == "cancelled"
+
+
+def test_a_study_that_is_cancelled_at_once_leaves_no_process() -> None:
+    before = set(multiprocessing.active_children())
+
+    async def cancelled(delays_ms: tuple[float, ...]) -> None:
+        jobs = traces_jobs.Jobs()
+        for index, delay_ms in enumerate(delays_ms):
+            job = jobs.begin("one", "agents", None, Question(policies=("random",), seed=index))
+            await asyncio.sleep(delay_ms / 1_000)
+            assert jobs.cancel(job.job_id).state == "cancelled"
+        await jobs.close()
+
+    asyncio.run(cancelled((0, 0.5, 1, 2, 3, 4, 6, 8, 12, 30)))
+    assert set(multiprocessing.active_children()) == before
 
 
 def test_the_server_answers_while_a_study_runs(client: httpx.Client) -> None:

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class Jobs:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._known: OrderedDict[PartKey, Any] = OrderedDict()
         self._turn = asyncio.Lock()
+        self._ends: set[asyncio.Future[None]] = set()
 
     def begin(self, client_id: str, trace_id: str, path: Path | None, question: Question) -> Job:
         """Start a study of the file at `path`; None: of a generated trace. Cached results are available at once."""
@@ -111,6 +113,7 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._ends, return_exceptions=True)
 
     def _cancel(self, job: Job) -> None:
         if job.state in ("waiting", "running"):
@@ -164,10 +167,12 @@ class Jobs:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(theirs, job.trace_id, job.path, job.question), daemon=True)
-        await asyncio.to_thread(process.start)
-        theirs.close()
+        # Cancelling this task doesn't cancel the thread that starts the process; `_end` waits for it.
+        start = asyncio.ensure_future(asyncio.to_thread(process.start))
         deadline = time.monotonic() + MAX_JOB_S
         try:
+            await asyncio.shield(start)
+            theirs.close()
             while True:
                 if not ours.poll():
                     if time.monotonic() > deadline:
@@ -192,9 +197,19 @@ class Jobs:
                 "The study's process ended unexpectedly, perhaps out of memory; try a shorter trace.", code="ended"
             ) from error
         finally:
-            process.kill()
+            end = asyncio.ensure_future(_end(process, start))
+            self._ends.add(end)
+            end.add_done_callback(self._ends.discard)
             ours.close()
-            await asyncio.shield(asyncio.to_thread(process.join))
+            await asyncio.shield(end)
+
+
+async def _end(process: BaseProcess, start: asyncio.Future[None]) -> None:
+    """Kill a process once it has started, and wait until it is gone."""
+    await asyncio.wait([start])
+    if process.pid is not None:
+        process.kill()
+        await asyncio.to_thread(process.join)
 
 
 def work(pipe: Connection, trace_id: str, path: Path | None, question: Question) -> None:
