@@ -65,7 +65,8 @@ def record_loaded(
     `on_prompt` is called with the number of prompt tokens before the first step, `on_step` with the numbers of computed
     and sampled tokens after each step. `template` None: use the chat template if the tokenizer has one.
     """
-    from kvviz.log.recording import Recording, write_recording
+    from kvviz.log.recording import Recording
+    from kvviz.log.recording_writer import write_recording
     from kvviz.model.instrumented import InstrumentedModel
     from kvviz.model.run import ModelRun
 

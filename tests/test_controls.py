@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.web.app import ServerConfig
 from tests.support.page_logs import make_log
 from tests.support.page_model import page_load

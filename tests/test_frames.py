@@ -9,16 +9,8 @@ import numpy as np
 import pytest
 
 from kvviz.errors import MissingError
-from kvviz.log.frames import (
-    MAX_COLUMNS,
-    FrameSource,
-    FrameStore,
-    Norms,
-    StepFrame,
-    bin_columns,
-    encode_pack,
-    quantise_rows,
-)
+from kvviz.log.frames import FrameStore, Norms, StepFrame
+from kvviz.log.packs import MAX_COLUMNS, FrameSource, bin_columns, encode_pack, quantise_rows
 from tests.support.packs import decode_pack
 
 CHANCE = np.random.default_rng(0)

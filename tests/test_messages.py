@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from kvviz.errors import RecordingError, RequestError
-from kvviz.log.recording import Recording, write_recording
+from kvviz.log.recording import Recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.messages import shown
 from kvviz.sources.controls import Start, parse_command
 from kvviz.sources.run_settings import MAX_ID, RunSettings

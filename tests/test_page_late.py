@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvviz.commands.main import app
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.web.app import ServerConfig
 from tests.support.page_logs import make_log
 from tests.support.page_model import page_load

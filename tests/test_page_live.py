@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.sessions.limits import Limits
 from kvviz.web.app import ServerConfig
 from tests.support.accessibility import LOOKS, faults_of

@@ -20,8 +20,10 @@ from kvviz.config import EngineConfig
 from kvviz.errors import KvvizError, MissingError, RecordingError
 from kvviz.events import Event, KvWritten
 from kvviz.log import recording as module
-from kvviz.log.frames import StepFrame, quantise_rows
-from kvviz.log.recording import Recording, write_recording
+from kvviz.log.frames import StepFrame
+from kvviz.log.packs import quantise_rows
+from kvviz.log.recording import Recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.log.world import World
 from tests.support.packs import decode_pack
 from tests.support.stub_engine import as_json, busy_log

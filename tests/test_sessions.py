@@ -13,7 +13,7 @@ import pytest
 
 from kvviz.config import EngineConfig
 from kvviz.errors import ConfigError, KvvizError, ModelError, RequestError
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.model.prompt import PromptRequest
 from kvviz.sessions.limits import Limits
 from kvviz.sessions.registry import LIVE_ID

@@ -14,7 +14,8 @@ import torch
 from kvviz.config import EngineConfig
 from kvviz.errors import MissingError
 from kvviz.log.frames import StepFrame
-from kvviz.log.recording import Recording, write_recording
+from kvviz.log.recording import Recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.log.world import World
 from kvviz.model.instrumented import InstrumentedModel
 from kvviz.model.run import ModelRun

@@ -40,7 +40,7 @@ from kvviz.events import (
 )
 from kvviz.log.digest import TOKEN_HASH_START, digest, extend_token_hash, state_words
 from kvviz.log.event_log import EventLog
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.messages import fault_in_words
 from kvviz.version import __version__
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvviz.config import EngineConfig
 from kvviz.errors import RequestError
-from kvviz.log.recording import write_recording
+from kvviz.log.recording_writer import write_recording
 from kvviz.model.prompt import PromptRequest
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
-from kvviz.config import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
 from kvviz.errors import KvvizError, MissingError, RecordingError
-from kvviz.events import EVENT_TYPES, FORMAT_VERSION, parse_record
-from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
-from kvviz.messages import fault_in_words
+from kvviz.events import EVENT_TYPES, parse_record
+from kvviz.log.frames import Norms, StepFrame, not_in_step
+from kvviz.log.packs import FrameSource
+from kvviz.log.recording_header import RecordingHeader, parse_header
 
 #: Limits on reading, in bytes unless stated otherwise.
 MAX_FILE_BYTES = 512 * 2**20
@@ -33,51 +33,10 @@ MAX_MEMBER_BYTES = 256 * 2**20
 MAX_MEMBERS = 200_000
 MAX_RECORDS = 2_000_000
 MAX_RECORD_BYTES = 16 * 2**20
-MAX_LAYERS = 4_096
-MAX_LANES = 8
 
 #: Step, request (absent in files from versions that computed one request per step) and array name.
 _FRAME = re.compile(r"frames/([0-9]{1,9})(?:-([0-9]{1,16}))?\.([a-z_]{1,20})\.npy\Z")
 _KNOWN_TYPES = {event.__dataclass_fields__["type"].default for event in EVENT_TYPES}
-
-_Count = Annotated[int, Field(ge=0, le=2**53)]
-
-
-class _Layer(BaseModel):
-    key_shape: tuple[_Count, _Count] = (0, 0)
-    value_shape: tuple[_Count, _Count] = (0, 0)
-
-
-class _Model(BaseModel):
-    num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-    layers: Annotated[list[_Layer], Field(max_length=MAX_LAYERS)]
-
-
-class _Pool(BaseModel):
-    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)]
-    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
-    bytes_per_token: _Count
-
-
-class _Lane(BaseModel):
-    index: _Count
-    name: str
-    spec: str
-    title: str
-    family: str
-    about: str
-    exact: bool
-    options: dict[str, int]
-    bytes_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class _Header(BaseModel):
-    """The header fields that a reader needs."""
-
-    model: _Model
-    pool: _Pool
-    lanes: Annotated[list[_Lane], Field(max_length=MAX_LANES)] = []
-    lane: _Lane | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,29 +220,9 @@ class Recording(FrameSource):
         except Exception as error:  # zlib.error, lzma.LZMAError: each decompressor has its own
             raise RecordingError(f"Can't unpack {name} in the recording; the file is damaged.") from error
 
-    def _read_header(self) -> tuple[dict[str, Any], _Header]:
+    def _read_header(self) -> tuple[dict[str, Any], RecordingHeader]:
         with self._member("header.json", MAX_HEADER_BYTES) as member:
-            text = member.read()
-        try:
-            header = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise RecordingError("header.json in the recording is not JSON; the file is damaged.") from error
-        version = header.get("format") if isinstance(header, dict) else None
-        if not isinstance(version, int):
-            raise RecordingError("header.json in the recording has no format; the file wasn't written by kvviz.")
-        if version > FORMAT_VERSION:
-            raise RecordingError(
-                f"The recording has format {version}, but this kvviz reads up to {FORMAT_VERSION}; upgrade kvviz.",
-                code="newer_format",
-            )
-        try:
-            return header, _Header.model_validate_json(text, strict=True)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise RecordingError(
-                f"header.json in the recording has a wrong {where} ({fault_in_words(first)}); the file is damaged."
-            ) from error
+            return parse_header(member.read())
 
     def _read_events(self) -> None:
         step = 0
@@ -375,72 +314,3 @@ def _check_record(number: int, line: bytes) -> dict[str, Any]:
 
 def _damaged(member: str) -> MissingError:
     return MissingError(f"{member} in the recording is not a valid array; the file is damaged.", code="damaged")
-
-
-#: Header, lines and frames of one log.
-LogParts = tuple[Mapping[str, Any], Iterable[bytes], Iterable[StepFrame]]
-
-
-def write_recording(
-    target: Path | str | BinaryIO,
-    header: Mapping[str, Any],
-    lines: Iterable[bytes],
-    frames: Iterable[StepFrame] = (),
-    lanes: Iterable[LogParts] = (),
-) -> None:
-    """Write a recording atomically. The `capabilities` of the header follow from the frames.
-
-    `lanes`: the logs of a comparison's lanes after the first.
-    """
-    if isinstance(target, (str, Path)):
-        path = Path(target)
-        partial = path.with_name(f".{path.name}.partial")
-        try:
-            with partial.open("wb") as stream:
-                write_recording(stream, header, lines, frames, lanes)
-            partial.replace(path)
-        except BaseException as error:
-            partial.unlink(missing_ok=True)
-            if not isinstance(error, OSError):
-                raise
-            raise RecordingError(
-                f"Can't write {path} ({error.strerror}); choose a folder that exists and is writable.",
-                code="no_file",
-            ) from error
-        return
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for index, (head, log, of_steps) in enumerate([(header, lines, frames), *lanes]):
-            _write_log(archive, f"lanes/{index}/" if index else "", head, log, of_steps)
-
-
-def _write_log(
-    archive: zipfile.ZipFile,
-    prefix: str,
-    header: Mapping[str, Any],
-    lines: Iterable[bytes],
-    frames: Iterable[StepFrame],
-) -> None:
-    capabilities: set[str] = set()
-    _write(archive, f"{prefix}events.ndjson", b"".join(line + b"\n" for line in lines))
-    for frame in frames:
-        arrays = {
-            "heads": frame.heads,
-            "heads_scale": frame.heads_scale.astype(np.float32),
-            "key_norm": frame.key_norm,
-            "value_norm": frame.value_norm,
-            **frame.entries,
-        }
-        capabilities |= {"frames"} | ({"entries"} if frame.entries else set())
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-            _write(archive, f"{prefix}frames/{frame.step}-{frame.request_id}.{name}.npy", buffer.getvalue())
-    head = {**header, "source": "recording", "capabilities": sorted(capabilities)}
-    _write(archive, f"{prefix}header.json", orjson.dumps(head))
-
-
-def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Write a member with a fixed date, so that equal content makes equal files."""
-    info = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data)

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from kvviz.errors import MissingError
-from kvviz.log.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameSource, FrameStore, Norms, StepFrame
+from kvviz.log.frames import FRAME_BUDGET, MAX_NORM_REQUESTS, FrameStore, Norms, StepFrame
+from kvviz.log.packs import FrameSource
 from kvviz.log.slots import Slots
 from kvviz.model.forward import StepCapture
 from kvviz.model.geometry import LayerGeometry

@@ -29,7 +29,7 @@ from kvviz.events import (
 )
 from kvviz.log.event_log import MAX_RECORDS, EventLog
 from kvviz.log.frames import FRAME_BUDGET, StepFrame
-from kvviz.log.recording import LogParts, write_recording
+from kvviz.log.recording_writer import LogParts, write_recording
 from kvviz.log.slots import Slots
 from kvviz.model.capture import LiveFrames
 from kvviz.model.forward import ModelRunner

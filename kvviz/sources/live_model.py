@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kvviz.log.frames import FrameSource
+from kvviz.log.packs import FrameSource
 from kvviz.model.prompt import PromptRequest
 from kvviz.sources.run_settings import RunSettings
 from kvviz.sources.source import LogView

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from kvviz.errors import KvvizError
-from kvviz.log.frames import FrameSource
+from kvviz.log.packs import FrameSource
 from kvviz.sources.controls import EngineCommand
 
 T = TypeVar("T")

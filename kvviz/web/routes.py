@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from kvviz.errors import MissingError, RecordingError
-from kvviz.log.frames import FrameSource
+from kvviz.log.packs import FrameSource
 from kvviz.sessions.registry import Sessions
 from kvviz.sessions.session import Session
 from kvviz.sources.controls import MAX_COLUMNS

@@ -17,8 +17,9 @@ from kvviz.engine.runner import Sample, Segment, StepResult
 from kvviz.errors import MissingError, RequestError
 from kvviz.experiments.scenarios import find_scenario
 from kvviz.log.event_log import EventLog
-from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step
-from kvviz.log.recording import write_recording
+from kvviz.log.frames import Norms, StepFrame, not_in_step
+from kvviz.log.packs import FrameSource
+from kvviz.log.recording_writer import write_recording
 from kvviz.model.prompt import PromptRequest
 from kvviz.sources.live_model import LiveModel, RunFactory
 from kvviz.sources.loader import Progress

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kvviz.log.frames import encode_pack
+from kvviz.log.packs import encode_pack
 from kvviz.web.plotly import SCRIPT, find_plotly
 from tests.support.accessibility import LOOKS
 from tests.support.browser import Watched, ask, static_root

@@ -15,8 +15,9 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import MissingError
 from kvviz.log.event_log import EventLog
-from kvviz.log.frames import FrameSource, Norms, StepFrame, not_in_step, quantise_rows
-from kvviz.log.recording import write_recording
+from kvviz.log.frames import Norms, StepFrame, not_in_step
+from kvviz.log.packs import FrameSource, quantise_rows
+from kvviz.log.recording_writer import write_recording
 from kvviz.model.prompt import PromptRequest
 from kvviz.sources.live import LiveModel, RunFactory
 from kvviz.sources.loader import Progress
