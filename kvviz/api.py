@@ -76,7 +76,7 @@ def record_loaded(
     asked = PromptRequest(
         prompt, template, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p
     )
-    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel.of(loaded)
     try:
         run = ModelRun(instrumented, loaded.tokenizer, config, keep_entries=True)
         run.add_prompt(asked)
@@ -127,7 +127,7 @@ def compare_loaded(
     from kvviz.model.instrumented import InstrumentedModel
 
     lanes = parse_lanes(specs)
-    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel.of(loaded)
     try:
         comparison = Comparison(
             instrumented, loaded.tokenizer, config or EngineConfig(), lanes, keep_entries=path is not None

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from kvviz.engine.runner import Segment
-from kvviz.model import attention
 from kvviz.model.attention import batched_attention, grouped_attention
 from kvviz.model.paged_cache import EvenReads, StepPlan
 
@@ -50,7 +49,7 @@ def _want(
 def test_plain_attention_by_parts(
     monkeypatch: pytest.MonkeyPatch, queries_at_a_time: int, num_new: int, num_tokens: int, window: int | None
 ) -> None:
-    monkeypatch.setattr(attention, "TILE_VALUES", queries_at_a_time * NUM_HEADS * num_tokens)
+    monkeypatch.setattr(attention_kernels, "TILE_VALUES", queries_at_a_time * NUM_HEADS * num_tokens)
     key, value = _entries(num_tokens, num_new)
     query = _queries(num_new, num_tokens)
     output, row = grouped_attention(query, key, value, window, SCALING)

@@ -34,13 +34,13 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "settings"), SMALL)
 def test_a_runs_memory_is_the_calculators(kind: str, settings: dict[str, Any]) -> None:
     model = small_model(kind, vocab_size=len(byte_level()), **settings)
-    observed = InstrumentedModel(model, name=kind, fingerprint="test")
+    instrumented = InstrumentedModel(model, name=kind, fingerprint="test")
     try:
         config = EngineConfig(num_blocks=12, block_size=4)
-        header = ModelRun(observed, byte_level(), config).header()
+        header = ModelRun(instrumented, byte_level(), config).header()
         check_header(header, geometry_of_config(json.loads(json.dumps(model.config.to_dict(), default=str))), "fp32")
     finally:
-        observed.close()
+        instrumented.close()
 
 
 def check_header(header: dict[str, Any], geometry: Geometry, dtype: str) -> None:
@@ -57,11 +57,13 @@ def check_header(header: dict[str, Any], geometry: Geometry, dtype: str) -> None
 
 
 def test_the_default_models_memory_is_the_calculators(default_model: LoadedModel) -> None:
-    observed = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
+    instrumented = InstrumentedModel(
+        default_model.model, name=default_model.name, fingerprint=default_model.fingerprint
+    )
     try:
-        header = ModelRun(observed, default_model.tokenizer, EngineConfig(), measure_misses=False).header()
+        header = ModelRun(instrumented, default_model.tokenizer, EngineConfig(), measure_misses=False).header()
     finally:
-        observed.close()
+        instrumented.close()
     geometry = geometry_of_config(json.loads(json.dumps(default_model.model.config.to_dict(), default=str)))
     check_header(header, geometry, "fp32")
     assert header["pool"]["bytes_per_token"] == 46_080

@@ -33,14 +33,14 @@ class Run:
     """A comparison of some lanes on token ids, and its measurements."""
 
     def __init__(self, model: PreTrainedModel, specs: list[str], ids: list[int], **settings: Any) -> None:
-        self.observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
+        self.instrumented = InstrumentedModel(model, name="small", fingerprint="0" * 16)
         try:
             config = EngineConfig(**{"block_size": 4, "num_blocks": 64, "prefill_chunk": 8, **settings})
-            self.comparison = Comparison(self.observed, None, config, parse_lanes(specs))
+            self.comparison = Comparison(self.instrumented, None, config, parse_lanes(specs))
             self.comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
             self.comparison.run()
         finally:
-            self.observed.close()
+            self.instrumented.close()
         self.records = self.comparison.main.log.records()
         self.figures = {lane["name"]: lane for lane in lane_figures(self.comparison.header(), self.records)}
 
@@ -119,16 +119,16 @@ def test_concatenation_copies_the_whole_cache_for_each_token() -> None:
 
 
 def test_what_was_copied_is_counted_for_each_text() -> None:
-    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
-        comparison = Comparison(observed, None, EngineConfig(block_size=4, num_blocks=64), parse_lanes(["concat"]))
+        comparison = Comparison(instrumented, None, EngineConfig(block_size=4, num_blocks=64), parse_lanes(["concat"]))
         told = []
         for _ in range(2):
             comparison.add_tokens(prompt_ids(5), max_new_tokens=NUM_NEW)
             comparison.run()
             told.append(lane_figures(comparison.header(), comparison.main.log.records())[1]["copied_bytes"])
     finally:
-        observed.close()
+        instrumented.close()
     assert told[0] == sum(range(5, 5 + NUM_NEW - 1)) * 1024
     assert sum(told) == comparison.runs[1].runner.cache.copied_bytes
 
@@ -154,9 +154,9 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
     end = text.text[first + 2]  # the reference's own text up to here has not had it
     assert end not in text.text[: first + 2]
     assert end not in [event["free_token_id"] for event in text.measured(1)]
-    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
-        comparison = Comparison(observed, None, text.comparison.main.config, parse_lanes(["mqa"]))
+        comparison = Comparison(instrumented, None, text.comparison.main.config, parse_lanes(["mqa"]))
         request_id = comparison.add_tokens(ids, max_new_tokens=NUM_NEW)
         for session in comparison.runs:
             for request in session.engine.scheduler.live:
@@ -171,7 +171,7 @@ def test_cancelling_ends_what_a_lane_still_writes_after_the_reference() -> None:
         comparison.add_tokens(ids, max_new_tokens=2)
         comparison.run()
     finally:
-        observed.close()
+        instrumented.close()
 
 
 def test_chance_has_no_place_in_a_comparison() -> None:
@@ -236,16 +236,16 @@ def test_a_lane_that_parts_writes_what_it_would_have_written_alone(spec: str) ->
     run = Run(model, [spec], ids)
     assert run.figures[spec]["first_divergence"] is not None, "the test needs a lane that parts"
     free = [event["free_token_id"] for event in run.measured(1)]
-    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     config = EngineConfig(block_size=4, num_blocks=64, prefill_chunk=8)
     try:
-        alone = Comparison(observed, None, config, (parse_lane(spec),))
+        alone = Comparison(instrumented, None, config, (parse_lane(spec),))
         engine = alone.main.engine
         engine.add_request(ids, max_new_tokens=NUM_NEW)
         while alone.main.step():
             pass
     finally:
-        observed.close()
+        instrumented.close()
     want = [e["token_id"] for _, _, e in alone.main.log.records() if e["type"] == "token_sampled"]
     assert free == want
 
@@ -360,16 +360,16 @@ def test_a_model_with_latents_of_its_own_shows_them() -> None:
 
 def test_a_second_prompt_hits_where_there_is_a_prefix_cache() -> None:
     model = small_model("llama")
-    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=4, num_blocks=64, prefill_chunk=8)
-        comparison = Comparison(observed, None, config, parse_lanes(["no-prefix"]))
+        comparison = Comparison(instrumented, None, config, parse_lanes(["no-prefix"]))
         for _ in range(2):
             comparison.add_tokens(prompt_ids(21), max_new_tokens=3)
             comparison.run()
         figures = lane_figures(comparison.header(), comparison.main.log.records())
     finally:
-        observed.close()
+        instrumented.close()
     assert [lane["num_hit_tokens"] for lane in figures] == [20, 0]
     assert [lane["kv_projections"] for lane in figures] == [3, 23]
 
@@ -444,13 +444,13 @@ def test_lanes_that_do_not_go_with_a_model_are_refused() -> None:
 
 
 def test_one_prompt_at_a_time() -> None:
-    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
-        comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["mha"]))
+        comparison = Comparison(instrumented, None, EngineConfig(), parse_lanes(["mha"]))
         comparison.add_tokens([5, 6], max_new_tokens=3)
         with pytest.raises(RequestError, match="one prompt at a time"):
             comparison.add_prompt(PromptRequest("more"))
         comparison.cancel(0)
         assert not comparison.has_work
     finally:
-        observed.close()
+        instrumented.close()

@@ -41,7 +41,7 @@ def expected(default_model: LoadedModel) -> tuple[list[int], list[int], torch.Te
 
 
 @pytest.fixture
-def observed(default_model: LoadedModel, expected: object) -> Iterator[InstrumentedModel]:
+def instrumented(default_model: LoadedModel, expected: object) -> Iterator[InstrumentedModel]:
     model = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
     yield model
     model.close()
@@ -49,31 +49,31 @@ def observed(default_model: LoadedModel, expected: object) -> Iterator[Instrumen
 
 @pytest.mark.parametrize(("block_size", "chunk"), sampled([(1, 64), (7, 5), (16, 64)], always=[(7, 5)], per_group=0))
 def test_logits_and_tokens_equal_transformers(
-    observed: InstrumentedModel,
+    instrumented: InstrumentedModel,
     expected: tuple[list[int], list[int], torch.Tensor],
     block_size: int,
     chunk: int,
 ) -> None:
     ids, want, logits = expected
     config = EngineConfig(block_size=block_size, num_blocks=-(-len(want) // block_size) + 3, prefill_chunk=chunk)
-    run = PagedRun(observed, config)
+    run = PagedRun(instrumented, config)
     assert run(ids, NUM_NEW) == want
     assert (run.logits - logits).abs().max() <= 1e-3
 
 
-def test_the_geometry_is_that_of_the_paper_value(observed: InstrumentedModel) -> None:
+def test_the_geometry_is_that_of_the_paper_value(instrumented: InstrumentedModel) -> None:
     """30 layers, 3 KV heads of 64, fp32: 46,080 B a token."""
-    assert len(observed.geometry.layers) == 30
-    assert {layer.key_shape for layer in observed.geometry.layers} == {(3, 64)}
-    assert observed.geometry.bytes_per_token == 2 * 30 * 3 * 64 * 4 == 46_080
+    assert len(instrumented.geometry.layers) == 30
+    assert {layer.key_shape for layer in instrumented.geometry.layers} == {(3, 64)}
+    assert instrumented.geometry.bytes_per_token == 2 * 30 * 3 * 64 * 4 == 46_080
 
 
 def test_a_conversation_gives_the_tokens_of_a_run_from_scratch(
-    observed: InstrumentedModel, default_model: LoadedModel
+    instrumented: InstrumentedModel, default_model: LoadedModel
 ) -> None:
     def talk(*, prefix_cache: bool) -> list[list[int]]:
         config = EngineConfig(num_blocks=16, prefix_cache=prefix_cache)
-        session = ModelRun(observed, default_model.tokenizer, config, measure_misses=False)
+        session = ModelRun(instrumented, default_model.tokenizer, config, measure_misses=False)
         first = session.add_prompt(PromptRequest("Tell me about one planet.", max_new_tokens=18))
         session.run()
         session.add_prompt(PromptRequest("And one more.", max_new_tokens=6, continues=first))
@@ -99,12 +99,12 @@ def make(*arguments: Any, **options: Any) -> ModelRun:
     sampled(["first-minute", "preempt_swap", "fork_tree", "changed_letter"], always=["changed_letter"], per_group=0),
 )
 def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
-    name: str, observed: InstrumentedModel, default_model: LoadedModel
+    name: str, instrumented: InstrumentedModel, default_model: LoadedModel
 ) -> None:
     """A fresh run has the tokens and digests of the file that ships, and each request the tokens of `generate()`."""
     assert default_model.tokenizer is not None
     scenario = find_scenario(name)
-    performance = open_performance(scenario, observed, default_model.tokenizer, make)
+    performance = open_performance(scenario, instrumented, default_model.tokenizer, make)
     performance.run()
     records = performance.model_run.log.records()
     shipped = Recording.open(RECORDINGS / f"{scenario.name}.kvviz")
@@ -115,7 +115,7 @@ def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
         world.apply(record)
     end = default_model.model.generation_config.eos_token_id
     stops = set(end if isinstance(end, list) else [end])
-    observed.close()
+    instrumented.close()
     try:
         for request in world.requests.values():
             start = request.prompt_length if request.fork is None else request.fork["position"] + 1
@@ -123,7 +123,7 @@ def test_a_scenario_is_what_its_recording_says_and_what_generate_says(
             assert request.tokens == want, f"request {request.id}"
             assert not stops & set(request.tokens[start:-1])
     finally:
-        observed.door.open()
+        instrumented.door.open()
 
 
 def facts(records: Iterable[list[Any]]) -> list[tuple[object, ...]]:

@@ -31,7 +31,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def observed() -> Iterator[InstrumentedModel]:
+def instrumented() -> Iterator[InstrumentedModel]:
     """A small random Llama over the small byte-level vocabulary."""
     model = InstrumentedModel(small_model("llama", vocab_size=len(byte_level())), name="tiny", fingerprint="tiny")
     yield model
@@ -61,9 +61,9 @@ def stub_run(seed: int, sampling: SamplingParams) -> list[Any]:
     return [without_times(as_json(event)) for event in events]
 
 
-def model_run(observed: InstrumentedModel, seed: int, sampling: SamplingParams) -> list[Any]:
+def model_run(instrumented: InstrumentedModel, seed: int, sampling: SamplingParams) -> list[Any]:
     config = EngineConfig(num_blocks=16, block_size=4, prefill_chunk=16, seed=seed)
-    session = ModelRun(observed, byte_level(), config)
+    session = ModelRun(instrumented, byte_level(), config)
     first = session.add_prompt(
         PromptRequest("hello world of tokens", max_new_tokens=6, **asdict(sampling), template=True)
     )
@@ -110,29 +110,29 @@ def test_another_seed_gives_another_log() -> None:
 
 
 @pytest.mark.parametrize("sampling", [SamplingParams(), SAMPLED])
-def test_two_runs_of_a_model_give_the_same_log(observed: InstrumentedModel, sampling: SamplingParams) -> None:
-    first = model_run(observed, 7, sampling)
+def test_two_runs_of_a_model_give_the_same_log(instrumented: InstrumentedModel, sampling: SamplingParams) -> None:
+    first = model_run(instrumented, 7, sampling)
     assert {"block_shared", "miss_measured", "token_sampled"} <= types_of(first)
-    assert model_run(observed, 7, sampling) == first
+    assert model_run(instrumented, 7, sampling) == first
 
 
-def test_another_seed_gives_another_text(observed: InstrumentedModel) -> None:
-    first, second = (tokens_of(model_run(observed, seed, SAMPLED)) for seed in (7, 8))
+def test_another_seed_gives_another_text(instrumented: InstrumentedModel) -> None:
+    first, second = (tokens_of(model_run(instrumented, seed, SAMPLED)) for seed in (7, 8))
     assert first != second
-    greedy = [tokens_of(model_run(observed, seed, SamplingParams())) for seed in (7, 8)]
+    greedy = [tokens_of(model_run(instrumented, seed, SamplingParams())) for seed in (7, 8)]
     assert greedy[0] == greedy[1]
 
 
-def test_a_request_with_its_own_seed_is_the_same_in_every_run(observed: InstrumentedModel) -> None:
+def test_a_request_with_its_own_seed_is_the_same_in_every_run(instrumented: InstrumentedModel) -> None:
     sampling = SamplingParams(temperature=1.0, seed=5)
-    assert tokens_of(model_run(observed, 7, sampling)) == tokens_of(model_run(observed, 8, sampling))
+    assert tokens_of(model_run(instrumented, 7, sampling)) == tokens_of(model_run(instrumented, 8, sampling))
 
 
-def test_prefill_chunks_and_block_sizes_do_not_change_the_tokens(observed: InstrumentedModel) -> None:
+def test_prefill_chunks_and_block_sizes_do_not_change_the_tokens(instrumented: InstrumentedModel) -> None:
     found = []
     for block_size, prefill_chunk in ((1, 100), (4, 7), (16, 1)):
         config = EngineConfig(num_blocks=128, block_size=block_size, prefill_chunk=prefill_chunk, seed=1)
-        session = ModelRun(observed, byte_level(), config, measure_misses=False)
+        session = ModelRun(instrumented, byte_level(), config, measure_misses=False)
         session.add_prompt(PromptRequest("hello world of tokens", max_new_tokens=12, **asdict(SAMPLED)))
         session.run()
         found.append(tokens_of([record[2] for record in session.log.records()]))

@@ -80,15 +80,15 @@ def said_by_transformers(kind: str) -> tuple[list[int], torch.Tensor]:
 def test_fp32_logits_and_tokens_equal_transformers(kind: str, block_size: int, chunk: int) -> None:
     model, token_ids = small_model(kind, **FAMILIES[kind]), prompt_ids(PROMPT_LENGTH)
     want, expected = said_by_transformers(kind)
-    observed = observe(model, kind)
+    instrumented = observe(model, kind)
     try:
-        run = PagedRun(observed, EngineConfig(block_size=block_size, num_blocks=70, prefill_chunk=chunk))
+        run = PagedRun(instrumented, EngineConfig(block_size=block_size, num_blocks=70, prefill_chunk=chunk))
         assert run(token_ids, NUM_NEW) == want
         assert not torch.isnan(run.logits).any()
         assert (run.logits - expected).abs().max() <= 1e-5
         assert run.num_forwards == -(-PROMPT_LENGTH // chunk) + NUM_NEW - 1 == run.engine.num_steps
     finally:
-        observed.close()
+        instrumented.close()
 
 
 @pytest.mark.slow
@@ -105,26 +105,26 @@ def test_fp64_logits_equal_to_a_billionth_of_their_range(kind: str) -> None:
     if kind == "deepseek_v2":  # rotates in complex64, so chunks alone move its own logits
         limit = max(limit, 4 * own_chunked_difference(model, want[:-1], 1))
         assert limit < 1e-6
-    observed = observe(model, kind)
+    instrumented = observe(model, kind)
     try:
-        run = PagedRun(observed, EngineConfig(block_size=7, num_blocks=10, prefill_chunk=16))
+        run = PagedRun(instrumented, EngineConfig(block_size=7, num_blocks=10, prefill_chunk=16))
         assert run(token_ids, NUM_NEW) == want
         assert (run.logits - expected).abs().max().item() <= limit
     finally:
-        observed.close()
+        instrumented.close()
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3_text", "deepseek_v3"])
 def test_the_pool_is_the_only_store(kind: str) -> None:
     """One changed number in a referenced slot of any layer changes the next logits; elsewhere it changes nothing."""
     model = small_model(kind, **FAMILIES[kind])
-    observed = observe(model, kind)
+    instrumented = observe(model, kind)
     token_ids = prompt_ids(21)
     try:
         for layer in range(4):
             results = []
             for touch in (None, "referenced", "free"):
-                run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=12, prefill_chunk=64))
+                run = PagedRun(instrumented, EngineConfig(block_size=4, num_blocks=12, prefill_chunk=64))
                 run.engine.add_request(token_ids, max_new_tokens=4)
                 request = run.engine.scheduler.waiting[0]
                 run.engine.step()
@@ -139,7 +139,7 @@ def test_the_pool_is_the_only_store(kind: str) -> None:
             assert torch.equal(results[0], results[2])
             assert not torch.equal(results[0], results[1])
     finally:
-        observed.close()
+        instrumented.close()
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2", "deepseek_v2"])
@@ -148,9 +148,9 @@ def test_a_prefix_hit_and_an_eviction_change_no_token(kind: str) -> None:
     first, second = prompt_ids(30), prompt_ids(30)[:25] + prompt_ids(9, seed=7)
     other = prompt_ids(33, seed=9)
     want = [greedy_ids(model, ids, 8) for ids in (first, second, other, first)]
-    observed = observe(model, kind)
+    instrumented = observe(model, kind)
     try:
-        run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=12, prefill_chunk=8))
+        run = PagedRun(instrumented, EngineConfig(block_size=4, num_blocks=12, prefill_chunk=8))
         got = [run(ids, 8) for ids in (first, second, other, first)]
         kinds = [record[2]["type"] for record in run.log.records()]
         assert got == want
@@ -158,52 +158,54 @@ def test_a_prefix_hit_and_an_eviction_change_no_token(kind: str) -> None:
         if kind != "mistral":  # every layer of it has a window, so the first blocks are gone when the second comes
             assert "block_shared" in kinds
     finally:
-        observed.close()
+        instrumented.close()
 
 
 def test_blocks_out_of_every_window_are_released() -> None:
     model = small_model("mistral", **FAMILIES["mistral"])
-    observed = observe(model, "mistral")
+    instrumented = observe(model, "mistral")
     try:
-        run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=7, prefill_chunk=8))
+        run = PagedRun(instrumented, EngineConfig(block_size=4, num_blocks=7, prefill_chunk=8))
         token_ids = prompt_ids(60)
-        assert run(token_ids, 30) == greedy_of_closed(model, observed, token_ids, 30)
+        assert run(token_ids, 30) == greedy_of_closed(model, instrumented, token_ids, 30)
         released = [r[2] for r in run.log.records() if r[2]["type"] == "blocks_released"]
         windows = [event for event in released if event["reason"]["code"] == "window"]
         assert windows
         for event in windows:
             assert all(4 * (index + 1) <= event["reason"]["window_start"] for index in event["logical_indices"])
     finally:
-        observed.close()
+        instrumented.close()
 
 
-def greedy_of_closed(model, observed: InstrumentedModel, token_ids: list[int], count: int) -> list[int]:
+def greedy_of_closed(model, instrumented: InstrumentedModel, token_ids: list[int], count: int) -> list[int]:
     """`generate()` with the model's own attention, then observed again."""
-    observed.close()
+    instrumented.close()
     want = greedy_ids(model, token_ids, count)
-    observed.door.open()
+    instrumented.door.open()
     return want
 
 
 def test_bytes_come_from_the_tensors_and_equal_the_formula() -> None:
     model = small_model("llama")
-    observed = observe(model, "llama")
+    instrumented = observe(model, "llama")
     try:
-        run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=9))
-        assert observed.geometry.bytes_per_token == 2 * 4 * 2 * 16 * 4  # K and V, layers, KV heads, dimension, bytes
-        assert run.runner.cache.num_bytes == 9 * 4 * observed.geometry.bytes_per_token
+        run = PagedRun(instrumented, EngineConfig(block_size=4, num_blocks=9))
+        assert (
+            instrumented.geometry.bytes_per_token == 2 * 4 * 2 * 16 * 4
+        )  # K and V, layers, KV heads, dimension, bytes
+        assert run.runner.cache.num_bytes == 9 * 4 * instrumented.geometry.bytes_per_token
         tensors = [*run.runner.cache.keys.values(), *run.runner.cache.values.values()]
         assert run.runner.cache.num_bytes == sum(tensor.nbytes for tensor in tensors)
     finally:
-        observed.close()
+        instrumented.close()
 
 
 def test_latent_attention_caches_the_latent() -> None:
-    observed = observe(small_model("deepseek_v2", **FAMILIES["deepseek_v2"]), "deepseek_v2")
-    observed.close()
-    layer = observed.geometry.layers[0]
+    instrumented = observe(small_model("deepseek_v2", **FAMILIES["deepseek_v2"]), "deepseek_v2")
+    instrumented.close()
+    layer = instrumented.geometry.layers[0]
     assert (layer.cache, layer.key_shape, layer.value_shape) == ("latent", (1, 16), (1, 8))
-    assert observed.geometry.bytes_per_token == 4 * (16 + 8) * 4
+    assert instrumented.geometry.bytes_per_token == 4 * (16 + 8) * 4
 
 
 @pytest.mark.parametrize("kind", ["bert", "bloom", "mamba", "xlm-roberta"])

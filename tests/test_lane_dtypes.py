@@ -20,14 +20,14 @@ DTYPES = {torch.float64: 8, torch.float32: 4, torch.bfloat16: 2, torch.float16: 
 
 
 def compared(specs: list[str], kind: str, dtype: torch.dtype, **settings: object) -> dict[str, dict[str, Any]]:
-    observed = InstrumentedModel(small_model(kind, dtype, **settings), name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(small_model(kind, dtype, **settings), name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=4, num_blocks=32)
-        comparison = Comparison(observed, None, config, parse_lanes(specs))
+        comparison = Comparison(instrumented, None, config, parse_lanes(specs))
         comparison.add_tokens(prompt_ids(17), max_new_tokens=5)
         comparison.run()
     finally:
-        observed.close()
+        instrumented.close()
     return {lane["name"]: lane for lane in lane_figures(comparison.header(), comparison.main.log.records())}
 
 
@@ -51,13 +51,13 @@ def test_keys_of_few_digits_can_be_turned_back(dtype: torch.dtype) -> None:
     for module in model.modules():
         if hasattr(module, "inv_freq"):  # as loading a model in this dtype leaves them
             module.inv_freq = small_model("llama").model.rotary_emb.inv_freq
-    observed = InstrumentedModel(model, name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(model, name="small", fingerprint="0" * 16)
     try:
-        comparison = Comparison(observed, None, EngineConfig(), parse_lanes(["latent=64", "sinks=64"]))
+        comparison = Comparison(instrumented, None, EngineConfig(), parse_lanes(["latent=64", "sinks=64"]))
         comparison.add_tokens(prompt_ids(17), max_new_tokens=5)
         comparison.run()
     finally:
-        observed.close()
+        instrumented.close()
     for lane in lane_figures(comparison.header(), comparison.main.log.records()):
         assert lane["num_tokens"] == 5
         assert lane["mean_kl"] < 1e-3

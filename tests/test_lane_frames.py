@@ -16,14 +16,14 @@ BLOCK_SIZE = 4
 
 @pytest.mark.parametrize("spec", ["sinks=6,start=2", "latent=128+sinks=6,start=2"])
 def test_a_branch_has_no_norms_of_blocks_that_were_freed_before_it_began(spec: str) -> None:
-    observed = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
+    instrumented = InstrumentedModel(small_model("llama"), name="small", fingerprint="0" * 16)
     try:
         config = EngineConfig(block_size=BLOCK_SIZE, num_blocks=32, prefill_chunk=64)
-        comparison = Comparison(observed, None, config, parse_lanes([spec]))
+        comparison = Comparison(instrumented, None, config, parse_lanes([spec]))
         comparison.add_tokens(prompt_ids(29, seed=3), max_new_tokens=12)
         comparison.run()
     finally:
-        observed.close()
+        instrumented.close()
     session = comparison.runs[1]
     events = [event for _, _, event in session.log.records()]
     forked = next(index for index, event in enumerate(events) if event["type"] == "request_forked")

@@ -29,15 +29,15 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def observed() -> Iterator[InstrumentedModel]:
+def instrumented() -> Iterator[InstrumentedModel]:
     """A small random Llama over the small byte-level vocabulary."""
     model = InstrumentedModel(small_model("llama", vocab_size=len(byte_level())), name="tiny", fingerprint="tiny")
     yield model
     model.close()
 
 
-def session_of(observed: InstrumentedModel, **options: Any) -> ModelRun:
-    return ModelRun(observed, byte_level(), EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16), **options)
+def session_of(instrumented: InstrumentedModel, **options: Any) -> ModelRun:
+    return ModelRun(instrumented, byte_level(), EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16), **options)
 
 
 def events_of(session: ModelRun, kind: str) -> list[dict[str, Any]]:
@@ -54,8 +54,8 @@ def check(session: ModelRun) -> None:
     assert world.digest() == session.engine.digest()
 
 
-def test_the_text_of_a_prompt_is_what_the_model_gets(observed: InstrumentedModel) -> None:
-    session = session_of(observed)
+def test_the_text_of_a_prompt_is_what_the_model_gets(instrumented: InstrumentedModel) -> None:
+    session = session_of(instrumented)
     session.add_prompt(PromptRequest("hello <script> 你好", max_new_tokens=1))
     session.add_prompt(PromptRequest("hello <script> 你好", max_new_tokens=1, template=False))
     templated, plain = events_of(session, "request_added")
@@ -66,8 +66,8 @@ def test_the_text_of_a_prompt_is_what_the_model_gets(observed: InstrumentedModel
 
 
 @pytest.mark.parametrize("template", [True, False])
-def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedModel, template: bool) -> None:
-    session = session_of(observed)
+def test_a_conversation_resends_its_tokens_and_hits_them(instrumented: InstrumentedModel, template: bool) -> None:
+    session = session_of(instrumented)
     first = session.add_prompt(PromptRequest("hello world", max_new_tokens=6, template=template))
     session.run()
     second = session.add_prompt(PromptRequest("and then?", max_new_tokens=3, template=template, continues=first))
@@ -86,8 +86,8 @@ def test_a_conversation_resends_its_tokens_and_hits_them(observed: InstrumentedM
     check(session)
 
 
-def test_what_cannot_be_continued_is_refused(observed: InstrumentedModel) -> None:
-    session = session_of(observed)
+def test_what_cannot_be_continued_is_refused(instrumented: InstrumentedModel) -> None:
+    session = session_of(instrumented)
     running = session.add_prompt(PromptRequest("hello", max_new_tokens=4))
     for request_id, reason in ((running, "still running"), (99, "unknown")):
         with pytest.raises(RequestError, match=reason) as caught:
@@ -96,10 +96,10 @@ def test_what_cannot_be_continued_is_refused(observed: InstrumentedModel) -> Non
 
 
 def test_more_requests_may_wait_than_conversations_are_remembered(
-    observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
+    instrumented: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_HISTORIES", 3)
-    session = session_of(observed)
+    session = session_of(instrumented)
     ids = [
         session.add_prompt(PromptRequest(f"hello {number}", max_new_tokens=2, template=False)) for number in range(7)
     ]
@@ -114,10 +114,10 @@ def test_more_requests_may_wait_than_conversations_are_remembered(
 
 
 def test_a_failed_step_ends_its_request_and_no_other(
-    observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
+    instrumented: InstrumentedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = EngineConfig(num_blocks=32, block_size=4, prefill_chunk=16, max_running=1)
-    session = ModelRun(observed, byte_level(), config)
+    session = ModelRun(instrumented, byte_level(), config)
     runner, real = session.engine.runner, session.engine.runner.run
 
     def fail(step: int, segments: list[Segment]) -> StepResult:

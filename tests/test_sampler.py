@@ -130,11 +130,11 @@ def test_draws_follow_the_distribution(params: SamplingParams) -> None:
     kept = kept_by(probabilities, params.top_k, params.top_p)
     share = probabilities[kept] / probabilities[kept].sum()
     draws = drawn(Sampler(11, 1), count, params, logits)
-    observed = np.array([draws.count(token_id) for token_id in kept])
-    assert observed.sum() == count
+    instrumented = np.array([draws.count(token_id) for token_id in kept])
+    assert instrumented.sum() == count
     often = share * count >= 5
     wanted = np.append(share[often], share[~often].sum()) * count
-    got = np.append(observed[often], observed[~often].sum())
+    got = np.append(instrumented[often], instrumented[~often].sum())
     square = ((got - wanted)[wanted > 0] ** 2 / wanted[wanted > 0]).sum()
     freedom = int((wanted > 0).sum()) - 1
     assert square < freedom + 4 * math.sqrt(2 * freedom), "further off than 4 standard deviations"

@@ -85,7 +85,7 @@ def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
     prompts = [stem[: chance.choice([5, 16, 24])] + prompt_ids(chance.randint(1, 20), seed=10 + i) for i in range(10)]
     counts = [chance.randint(4, 18) for _ in prompts]
     want = [greedy_ids(model, prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-    observed = InstrumentedModel(model, name=kind, fingerprint=kind)
+    instrumented = InstrumentedModel(model, name=kind, fingerprint=kind)
     config = EngineConfig(
         block_size=4,
         num_blocks=14 if kind == "mistral" else 26,  # with a window a request holds less
@@ -96,13 +96,13 @@ def test_tokens_of_a_crowd_equal_generate(kind: str, preemption: str) -> None:
         offload=True,
     )
     try:
-        run = BatchRun(observed, config)
+        run = BatchRun(instrumented, config)
         ids = [
             run.engine.add_request(prompt, max_new_tokens=count) for prompt, count in zip(prompts, counts, strict=True)
         ]
         run.finish()
     finally:
-        observed.close()
+        instrumented.close()
     assert [run.tokens[request_id] for request_id in ids] == want
     told = Counter(event.type for event in run.events)
     code = {event.reason.code for event in run.events if isinstance(event, RequestPreempted)}
@@ -123,10 +123,10 @@ def test_branches_equal_unforked_runs(kind: str, block_size: int) -> None:
     model = small_model(kind, **FILLED_KINDS[kind])
     prompt, count = prompt_ids(13), 12
     parent_ids = greedy_ids(model, prompt, count)
-    observed = InstrumentedModel(model, name=kind, fingerprint=kind)
+    instrumented = InstrumentedModel(model, name=kind, fingerprint=kind)
     wanted: dict[int, tuple[list[int], int]] = {}
     try:
-        run = BatchRun(observed, EngineConfig(block_size=block_size, num_blocks=160, prefill_chunk=16))
+        run = BatchRun(instrumented, EngineConfig(block_size=block_size, num_blocks=160, prefill_chunk=16))
         parent = run.engine.add_request(prompt, max_new_tokens=count)
         for step in range(count):
             run.engine.step()
@@ -144,7 +144,7 @@ def test_branches_equal_unforked_runs(kind: str, block_size: int) -> None:
         wanted[late] = [*parent_ids[: len(prompt) + 3], 5], count - 4
         run.finish()
     finally:
-        observed.close()
+        instrumented.close()
     assert run.tokens[parent] == parent_ids
     for child, (start, left) in wanted.items():
         assert run.tokens[child] == greedy_ids(model, start, left), f"branch {child}"
@@ -153,7 +153,7 @@ def test_branches_equal_unforked_runs(kind: str, block_size: int) -> None:
         copies = [event for event in run.events if isinstance(event, BlockCopied)]
         assert copies
         for event in copies:
-            assert event.num_bytes == block_size * observed.geometry.bytes_per_token
+            assert event.num_bytes == block_size * instrumented.geometry.bytes_per_token
 
 
 def test_samples_of_one_prompt_share_its_blocks_and_differ() -> None:
@@ -210,12 +210,12 @@ def test_settings_are_checked(setting: str, value: object) -> None:
 def test_swapped_tensors_come_back_bit_for_bit() -> None:
     """A request's entries before it is swapped out and after it came back, wherever they lie then."""
     model = small_model("llama")
-    observed = InstrumentedModel(model, name="llama", fingerprint="llama")
+    instrumented = InstrumentedModel(model, name="llama", fingerprint="llama")
     config = EngineConfig(
         block_size=4, num_blocks=9, prefill_chunk=64, max_running=2, preemption="swap", num_host_blocks=9
     )
     try:
-        run = BatchRun(observed, config)
+        run = BatchRun(instrumented, config)
         run.engine.add_request(prompt_ids(15), max_new_tokens=12)
         last = run.engine.add_request(prompt_ids(13, seed=4), max_new_tokens=12)
         before: list[torch.Tensor] = []
@@ -228,11 +228,11 @@ def test_swapped_tensors_come_back_bit_for_bit() -> None:
                     assert torch.equal(now[:, :size], then)
                 before = entries
     finally:
-        observed.close()
+        instrumented.close()
     moved = [event for event in run.events if event.type in ("blocks_swapped_out", "blocks_swapped_in")]
     assert [event.type for event in moved[:2]] == ["blocks_swapped_out", "blocks_swapped_in"]
     for event in moved:
-        block_bytes = 4 * observed.geometry.bytes_per_token
+        block_bytes = 4 * instrumented.geometry.bytes_per_token
         assert event.num_bytes == len(event.block_ids) * block_bytes
 
 
@@ -257,8 +257,8 @@ def test_the_victim_is_the_last_and_its_tokens_are_kept() -> None:
 def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
     """It overwrites what it held of the parent's full block, so nobody may hit that block under the parent's hash."""
     model, observed_model = small_model("llama", initializer_range=0.4), small_model("llama", initializer_range=0.4)
-    observed = InstrumentedModel(observed_model, name="llama", fingerprint="f")
-    run = BatchRun(observed, EngineConfig(block_size=4, num_blocks=40))
+    instrumented = InstrumentedModel(observed_model, name="llama", fingerprint="f")
+    run = BatchRun(instrumented, EngineConfig(block_size=4, num_blocks=40))
     parent = run.engine.add_request(prompt_ids(6), max_new_tokens=20)
     for _ in range(10):
         run.engine.step()
@@ -275,9 +275,9 @@ def test_a_branch_that_outlives_its_parent_leaves_no_false_prefix() -> None:
 def test_a_swapped_request_with_a_window_comes_back() -> None:
     """It leaves what no layer reads behind; else it would ask for more blocks than the pool has, for ever."""
     settings: dict[str, Any] = {"sliding_window": 8, "initializer_range": 0.4}
-    observed = InstrumentedModel(small_model("mistral", **settings), name="mistral", fingerprint="f")
+    instrumented = InstrumentedModel(small_model("mistral", **settings), name="mistral", fingerprint="f")
     config = EngineConfig(block_size=1, num_blocks=25, prefill_chunk=16, preemption="swap", num_host_blocks=50)
-    run = BatchRun(observed, config)
+    run = BatchRun(instrumented, config)
     prompts = {run.engine.add_request(prompt_ids(n), max_new_tokens=m): (n, m) for n, m in ((1, 40), (40, 5))}
     run.finish()
     assert any(isinstance(event, RequestPreempted) and event.reason.code == "swap" for event in run.events)

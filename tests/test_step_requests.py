@@ -35,7 +35,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=["llama", "mistral"])
-def observed(request: pytest.FixtureRequest) -> Iterator[InstrumentedModel]:
+def instrumented(request: pytest.FixtureRequest) -> Iterator[InstrumentedModel]:
     """A small random model, without and with a window."""
     settings: dict[str, Any] = {"sliding_window": WINDOW} if request.param == "mistral" else {}
     model = InstrumentedModel(small_model(request.param, **settings), name=request.param, fingerprint="tiny")
@@ -43,13 +43,13 @@ def observed(request: pytest.FixtureRequest) -> Iterator[InstrumentedModel]:
     model.close()
 
 
-def session_of(observed: InstrumentedModel, **options: Any) -> ModelRun:
+def session_of(instrumented: InstrumentedModel, **options: Any) -> ModelRun:
     sizes: dict[str, Any] = {"num_blocks": 64, "block_size": 4, "prefill_chunk": 8, "max_running": 3, **options}
-    return ModelRun(observed, None, EngineConfig(**sizes), keep_entries=True, measure_misses=False)
+    return ModelRun(instrumented, None, EngineConfig(**sizes), keep_entries=True, measure_misses=False)
 
 
-def run_together(observed: InstrumentedModel) -> ModelRun:
-    session = session_of(observed)
+def run_together(instrumented: InstrumentedModel) -> ModelRun:
+    session = session_of(instrumented)
     for token_ids in PROMPTS:
         session.engine.add_request(token_ids, max_new_tokens=NUM_NEW)
     session.run()
@@ -61,12 +61,12 @@ def weights(frame: StepFrame) -> np.ndarray:
     return found
 
 
-def test_rows_of_each_request_are_those_of_its_own_run(observed: InstrumentedModel) -> None:
-    together = run_together(observed)
+def test_rows_of_each_request_are_those_of_its_own_run(instrumented: InstrumentedModel) -> None:
+    together = run_together(instrumented)
     frames = together.frames.store.frames()
     assert max(sum(frame.step == step for frame in frames) for step in together.frames.store.steps()) == 3
     for request_id, token_ids in enumerate(PROMPTS):
-        session = session_of(observed)
+        session = session_of(instrumented)
         session.engine.add_request(token_ids, max_new_tokens=NUM_NEW)
         session.run()
         alone = {frame.num_tokens: frame for frame in session.frames.store.frames()}
@@ -85,8 +85,8 @@ def test_rows_of_each_request_are_those_of_its_own_run(observed: InstrumentedMod
         np.testing.assert_allclose(norms["key_norm"], expected["key_norm"], rtol=2e-3)
 
 
-def test_a_request_is_asked_for_by_its_id(observed: InstrumentedModel) -> None:
-    frames = run_together(observed).frames
+def test_a_request_is_asked_for_by_its_id(instrumented: InstrumentedModel) -> None:
+    frames = run_together(instrumented).frames
     of_step: dict[int, list[int]] = {}
     for frame in frames.store.frames():
         of_step.setdefault(frame.step, []).append(frame.request_id)
@@ -101,7 +101,7 @@ def test_a_request_is_asked_for_by_its_id(observed: InstrumentedModel) -> None:
             with pytest.raises(MissingError, match=f"Request {request_id} computed nothing in step {step}") as caught:
                 frames.pack_step(step, 0, request_id=request_id)
             assert caught.value.code == "not_in_step"
-    if observed.name == "mistral":  # what left its window is gone, and q·k with it
+    if instrumented.name == "mistral":  # what left its window is gone, and q·k with it
         return
     step = next(step for step, request_ids in of_step.items() if len(request_ids) == 3)
     for request_id in range(3):
@@ -115,8 +115,8 @@ def test_a_request_is_asked_for_by_its_id(observed: InstrumentedModel) -> None:
         np.testing.assert_array_equal(frame.seqs, seen)
 
 
-def test_a_recording_holds_every_request_of_a_step(observed: InstrumentedModel) -> None:
-    session = run_together(observed)
+def test_a_recording_holds_every_request_of_a_step(instrumented: InstrumentedModel) -> None:
+    session = run_together(instrumented)
     target = io.BytesIO()
     lines = session.log.encoded(-1, session.log.head_seq + 1)
     write_recording(target, session.header(), lines, session.recorded_frames())
@@ -137,11 +137,11 @@ def test_a_recording_holds_every_request_of_a_step(observed: InstrumentedModel) 
             np.testing.assert_array_equal(got["key_norm"], expected["key_norm"])
 
 
-def moving(observed: InstrumentedModel) -> Iterator[ModelRun]:
+def moving(instrumented: InstrumentedModel) -> Iterator[ModelRun]:
     """After each step: forks, requests that are swapped out and in, prefixes that come back from the host tier."""
-    num_blocks = 20 if observed.name == "llama" else 11
+    num_blocks = 20 if instrumented.name == "llama" else 11
     session = session_of(
-        observed, num_blocks=num_blocks, num_host_blocks=64, offload=True, preemption="swap", max_running=4
+        instrumented, num_blocks=num_blocks, num_host_blocks=64, offload=True, preemption="swap", max_running=4
     )
     short, long, shortest = PROMPTS
     session.engine.add_request(short, max_new_tokens=25, num_samples=2)
@@ -156,10 +156,10 @@ def moving(observed: InstrumentedModel) -> Iterator[ModelRun]:
 
 
 @pytest.mark.slow
-def test_entries_are_found_by_their_write_wherever_they_are(observed: InstrumentedModel) -> None:
+def test_entries_are_found_by_their_write_wherever_they_are(instrumented: InstrumentedModel) -> None:
     seen: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
     world, at = None, 0
-    for session in moving(observed):
+    for session in moving(instrumented):
         world = world or World(session.config.num_blocks, session.config.block_size)
         for record in session.log.records()[at:]:
             world.apply(record)
@@ -173,7 +173,7 @@ def test_entries_are_found_by_their_write_wherever_they_are(observed: Instrument
     assert world.broken is None
     kinds = {record[2]["type"] for record in session.log.records()}
     assert {"block_copied", "blocks_swapped_out", "blocks_swapped_in", "block_offloaded"} <= kinds
-    assert observed.name == "llama" or "block_fetched" in kinds
+    assert instrumented.name == "llama" or "block_fetched" in kinds
     target = io.BytesIO()
     lines = session.log.encoded(-1, session.log.head_seq + 1)
     write_recording(target, session.header(), lines, session.recorded_frames())
@@ -183,8 +183,8 @@ def test_entries_are_found_by_their_write_wherever_they_are(observed: Instrument
                 np.testing.assert_allclose(got, exact, atol=np.abs(exact).max() / 100)
 
 
-def test_a_failed_step_leaves_no_frame(observed: InstrumentedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(observed)
+def test_a_failed_step_leaves_no_frame(instrumented: InstrumentedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of(instrumented)
     for token_ids in PROMPTS[:2]:
         session.engine.add_request(token_ids, max_new_tokens=3)
     session.step()

@@ -117,29 +117,29 @@ def outcome(kind: str) -> str:
         if model is None:
             continue
         try:
-            observed = InstrumentedModel(model, name=kind, fingerprint="test")
+            instrumented = InstrumentedModel(model, name=kind, fingerprint="test")
         except ModelError as error:
             if "\n" in error.message:
                 return f"unreadable refusal: {error.message}"
             result = "refused"
             continue
         try:
-            return compare(observed)
+            return compare(instrumented)
         finally:
-            observed.close()
+            instrumented.close()
     return result
 
 
-def compare(observed: InstrumentedModel) -> str:
+def compare(instrumented: InstrumentedModel) -> str:
     """A prompt longer than the self-check's and than any window here, decoded on, against the plain forward."""
-    run = PagedRun(observed, EngineConfig(block_size=4, num_blocks=20, prefill_chunk=16))
+    run = PagedRun(instrumented, EngineConfig(block_size=4, num_blocks=20, prefill_chunk=16))
     token_ids = run(prompt_ids(45), 6)
     got = run.logits
-    observed.close()
-    want = plain_logits(observed.model, token_ids[:-1])
+    instrumented.close()
+    want = plain_logits(instrumented.model, token_ids[:-1])
     difference = relative_difference(got, want)
     if difference > 1e-4:  # where float32 itself is that coarse, float64 is the judge
-        want = plain_logits(observed.model.double(), token_ids[:-1])
+        want = plain_logits(instrumented.model.double(), token_ids[:-1])
         difference = relative_difference(got, want)
     if not difference <= 1e-4:
         return f"wrong: logits differ by {difference:.2g} of their range"

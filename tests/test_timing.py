@@ -67,15 +67,15 @@ class Watched(TimingAttacker):
 def small() -> Iterator[InstrumentedModel]:
     model = small_model("llama", vocab_size=512, max_position_embeddings=512)
     model.generation_config.eos_token_id = None
-    observed = InstrumentedModel(model, name="small", fingerprint="f" * 16)
-    yield observed
-    observed.close()
+    instrumented = InstrumentedModel(model, name="small", fingerprint="f" * 16)
+    yield instrumented
+    instrumented.close()
 
 
 def attack(small: InstrumentedModel, *, shared: bool, seed: int = 0, num_probes: int = 12) -> TimingAttack:
-    def make(observed: InstrumentedModel, tokenizer: Any, config: EngineConfig, **options: Any) -> ModelRun:
+    def make(instrumented: InstrumentedModel, tokenizer: Any, config: EngineConfig, **options: Any) -> ModelRun:
         assert options == {"measure_misses": False}
-        return ModelRun(observed, tokenizer, EngineConfig(num_blocks=80, prefill_chunk=512), **options)
+        return ModelRun(instrumented, tokenizer, EngineConfig(num_blocks=80, prefill_chunk=512), **options)
 
     return open_timing_attack(small, byte_level(), make, shared=shared, seed=seed, num_probes=num_probes)
 
@@ -147,7 +147,7 @@ def test_a_prompt_of_somebody_else_beside_it_does_not_stop_it(small: Instrumente
 
 
 @pytest.fixture(scope="module")
-def observed(default_model: LoadedModel) -> Iterator[InstrumentedModel]:
+def instrumented(default_model: LoadedModel) -> Iterator[InstrumentedModel]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # fewer threads that wait for each other, steadier times
     model = InstrumentedModel(default_model.model, name=default_model.name, fingerprint=default_model.fingerprint)
@@ -181,28 +181,28 @@ def test_a_noisy_clock_gives_a_shared_secret_away_and_leaves_chance_of_a_salted_
     assert least <= sum(accuracies) / len(accuracies) <= most
 
 
-def test_a_hit_is_faster_on_the_default_model(observed: InstrumentedModel, default_model: LoadedModel) -> None:
+def test_a_hit_is_faster_on_the_default_model(instrumented: InstrumentedModel, default_model: LoadedModel) -> None:
     """A short run by the real clock: the fastest hit takes less than half of the fastest miss.
 
     A busy machine makes single steps slower, never faster: minima stay comparable.
     """
     assert default_model.tokenizer is not None
-    played = open_timing_attack(observed, default_model.tokenizer, ModelRun, shared=True, num_probes=4)
-    played.model_run.capture = False
+    played = open_timing_attack(instrumented, default_model.tokenizer, ModelRun, shared=True, num_probes=4)
+    played.model_run.runner.capture = False
     played.run()
     result = played.result()
     assert min(result.right_us) < min(result.wrong_us) / 2
 
 
-def pooled(observed: InstrumentedModel, model: LoadedModel, *, shared: bool) -> float:
+def pooled(instrumented: InstrumentedModel, model: LoadedModel, *, shared: bool) -> float:
     """Share of rightly judged guesses over all seeds."""
     assert model.tokenizer is not None
     results = []
     for seed in SEEDS:
         attack = open_timing_attack(
-            observed, model.tokenizer, ModelRun, shared=shared, seed=seed, num_probes=NUM_PROBES
+            instrumented, model.tokenizer, ModelRun, shared=shared, seed=seed, num_probes=NUM_PROBES
         )
-        attack.model_run.capture = False
+        attack.model_run.runner.capture = False
         attack.run()
         results.append(attack.result())
     for result in results:
@@ -213,10 +213,10 @@ def pooled(observed: InstrumentedModel, model: LoadedModel, *, shared: bool) -> 
 
 
 @pytest.mark.prove
-def test_a_shared_cache_gives_the_secret_away(observed: InstrumentedModel, default_model: LoadedModel) -> None:
-    assert pooled(observed, default_model, shared=True) >= 0.9
+def test_a_shared_cache_gives_the_secret_away(instrumented: InstrumentedModel, default_model: LoadedModel) -> None:
+    assert pooled(instrumented, default_model, shared=True) >= 0.9
 
 
 @pytest.mark.prove
-def test_a_salt_per_tenant_leaves_chance(observed: InstrumentedModel, default_model: LoadedModel) -> None:
-    assert 0.4 <= pooled(observed, default_model, shared=False) <= 0.6
+def test_a_salt_per_tenant_leaves_chance(instrumented: InstrumentedModel, default_model: LoadedModel) -> None:
+    assert 0.4 <= pooled(instrumented, default_model, shared=False) <= 0.6

@@ -143,10 +143,10 @@ def measure_decode(model: PreTrainedModel, instrumented: InstrumentedModel, cont
 
 def _overhead(run: ModelRun, ids: list[int]) -> float:
     """Median fraction of a decode step outside the model's forward pass, without capture."""
-    run.capture = False
+    run.runner.capture = False
     after = run.log.head_seq
     _engine(run, ids)
-    run.capture = True
+    run.runner.capture = True
     finished = [event for _, _, event in run.log.records(after) if event["type"] == "step_finished"]
     shares = [1 - float(event["forward_us"]) / float(event["step_us"]) for event in finished[1:]]
     return statistics.median(shares)

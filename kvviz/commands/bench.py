@@ -63,7 +63,7 @@ def _model(*, as_json: bool, model: str | None, memory: bool, page: bool) -> Non
 
     progress = Console(stderr=True)
     loaded = load(model, "float32", lambda *_: None)
-    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel.of(loaded)
     decode = []
     for context in CONTEXTS:
         progress.print(f"decoding at {context} tokens of context …")

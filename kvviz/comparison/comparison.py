@@ -264,7 +264,7 @@ class Comparison:
         log_q = log_p if logits is wanted else logits.log_softmax(-1)
         keeps = run.config.kv_cache
         free_id, free_piece = track.free_pieces.get(sampled.position, (None, None))
-        self.main.note(
+        self.main.emit(
             LaneMeasured(
                 lane=index,
                 request_id=reference_id,
@@ -305,7 +305,7 @@ class Comparison:
             if errors is None:
                 continue
             key_error, value_error = errors
-            self.main.note(
+            self.main.emit(
                 LaneErrorsMeasured(
                     lane=index,
                     request_id=reference_id,
@@ -333,7 +333,7 @@ class Comparison:
                 answer = "".join(
                     piece.text for _, (_, piece) in sorted(track.free_pieces.items()) if piece.kind != "special"
                 ).strip()
-                self.main.note(
+                self.main.emit(
                     NeedleSought(
                         lane=index,
                         request_id=reference_id,

@@ -323,7 +323,7 @@ def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
 
     loaded = load(None, "float32", lambda *_: None)
     assert loaded.tokenizer is not None
-    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel.of(loaded)
     directory.mkdir(parents=True, exist_ok=True)
     for scenario in [find_scenario(name) for name in names] or SCENARIOS:
 

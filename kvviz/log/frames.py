@@ -1,9 +1,9 @@
-"""Frames: tensors captured from the model, and the binary packs in which a page receives them.
+"""Frames: tensors captured from the model, by step and request.
 
 Tensors are not events. A frame belongs to one step and request. It is kept within a byte budget and fetched by range.
-docs/wire.md ("Frames") defines the formats.
+`kvviz.log.packs` is how a page receives them.
 
-Dimension key: L layers · H query heads · T tokens read · n new tokens · C columns of a pack.
+Dimension key: L layers · H query heads · T tokens read · n new tokens.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ The fold validates each event. The first contradiction is stored in `broken` and
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -129,33 +130,17 @@ class World:
 
     def to_json(self) -> dict[str, Any]:
         """A checkpoint from which a fold continues at `seq`. `slots`: [slot, request, position, seq, token]."""
-        return {
-            "seq": self.seq,
-            "step": self.step,
-            "block_size": self.block_size,
-            "num_blocks": self.num_blocks,
-            "ref_count": list(self.ref_count),
-            "hash": list(self.hash),
-            "free_since": list(self.free_since),
-            "free": list(self.free),
+        return {name: copy(value) for name, value in vars(self).items()} | {
             "slots": [[slot, *entry] for slot, entry in sorted(self.slots.items())],
             "host": [[host_id, asdict(block)] for host_id, block in sorted(self.host.items())],
             "requests": [asdict(request) for request in self.requests.values()],
-            "num_finished": self.num_finished,
-            "finished_hash": self.finished_hash,
-            "num_unknown": self.num_unknown,
-            "check": self.check,
-            "broken": self.broken,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> World:
         """Restore a world from `to_json`."""
         world = cls(data["num_blocks"], data["block_size"])
-        for name in ("seq", "step", "num_finished", "finished_hash", "num_unknown", "check", "broken"):
-            setattr(world, name, data[name])
-        for name in ("ref_count", "hash", "free_since", "free"):
-            setattr(world, name, list(data[name]))
+        vars(world).update({name: copy(value) for name, value in data.items()})
         world.slots = {slot: list(entry) for slot, *entry in data["slots"]}
         world.host = {host_id: HostBlock(**block) for host_id, block in data.get("host", ())}
         world.requests = {request["id"]: RequestWorld(**request) for request in data["requests"]}
@@ -456,14 +441,7 @@ class World:
     def _on_lane_errors_measured(self, event: dict[str, Any]) -> None:
         self._expect(event["request_id"] in self.requests, "the request doesn't exist")
 
-    def _on_needle_sought(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
-
-    def _on_probe_timed(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
-
-    def _on_miss_measured(self, event: dict[str, Any]) -> None:
-        self._expect(event["request_id"] in self.requests, "the request doesn't exist")
+    _on_needle_sought = _on_probe_timed = _on_miss_measured = _on_lane_errors_measured
 
     def _on_step_finished(self, event: dict[str, Any]) -> None:
         self._expect(event["step"] == self.step, "another step is running")

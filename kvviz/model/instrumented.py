@@ -15,6 +15,7 @@ from kvviz.errors import KvvizError, ModelError
 from kvviz.model.attention import AttentionDoor, Observation
 from kvviz.model.forward import ModelRunner
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
+from kvviz.model.loading import LoadedModel
 from kvviz.model.paged_cache import SegmentPlan, StepPlan
 
 NUM_CHECK_TOKENS = 24
@@ -60,6 +61,10 @@ class InstrumentedModel:
                 f"index ({type(error).__name__}: {_first_line(error)}); choose another model.",
                 code="not_supported",
             ) from error
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> InstrumentedModel:
+        return cls(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
 
     def close(self) -> None:
         self.door.close()

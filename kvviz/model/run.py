@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,7 +71,6 @@ class _History:
 class ModelRun:
     """One engine run of an instrumented model. Not thread-safe, except for `frames` and `log`.
 
-    - `lock`: held during each step, so that sessions with the same weights take turns.
     - `measure_misses`: after a prefix hit, compute the prompt again with a new salt in a separate pool, and emit
       `miss_measured`.
     - `storage`: how entries are stored; None: as the model caches them. `geometry` is what attention then reads.
@@ -93,7 +90,6 @@ class ModelRun:
         keep_entries: bool = False,
         measure_misses: bool = True,
         max_records: int = MAX_RECORDS,
-        lock: threading.Lock | None = None,
         memory: PrefixMemory | None = None,
         storage: Storage | None = None,
         geometry: ModelGeometry | None = None,
@@ -108,14 +104,11 @@ class ModelRun:
         self.geometry = geometry or instrumented.geometry
         self.measure_misses = measure_misses
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
-        self._lock = lock or nullcontext()
         self._slots = Slots(self.config.num_blocks, self.config.block_size)
         self._unmeasured: list[int] = []
-        self.frames = LiveFrames(
-            self._slots, lambda: self._runner.cache, budget=frame_budget, keep_entries=keep_entries
-        )
+        self.frames = LiveFrames(self._slots, lambda: self.runner.cache, budget=frame_budget, keep_entries=keep_entries)
         self.frames.log_id = self.log.log_id
-        self._runner = ModelRunner(
+        self.runner = ModelRunner(
             instrumented.door,
             self.geometry,
             self.config,
@@ -124,25 +117,9 @@ class ModelRun:
             storage=storage,
         )
         text = TokenizerText(tokenizer) if tokenizer is not None else None
-        self.engine = Engine(self.config, self._runner, self._emit, text, memory=memory)
+        self.engine = Engine(self.config, self.runner, self.emit, text, memory=memory)
         self.num_settled = 0
         self._histories: OrderedDict[int, _History] = OrderedDict()
-
-    @property
-    def capture(self) -> bool:
-        return self._runner.capture
-
-    @capture.setter
-    def capture(self, value: bool) -> None:
-        self._runner.capture = value
-
-    @property
-    def runner(self) -> ModelRunner:
-        return self._runner
-
-    def note(self, event: Event) -> int:
-        """Log an event from outside the engine and return its seq."""
-        return self._emit(event)
 
     @property
     def has_work(self) -> bool:
@@ -157,7 +134,7 @@ class ModelRun:
         return [self]
 
     def header(self, index: int = 0) -> dict[str, Any]:
-        model, geometry, cache = self.instrumented.model, self.geometry, self._runner.cache
+        model, geometry, cache = self.instrumented.model, self.geometry, self.runner.cache
         stored = geometry.stored_layers[0]
         parameters = list(model.parameters())
         check = self.instrumented.self_check
@@ -175,7 +152,7 @@ class ModelRun:
                 "num_kv_heads": stored.kv_heads,
                 "head_dim": stored.key_shape[1],
                 "vocab_size": int(model.config.get_text_config().vocab_size),
-                "max_positions": self._runner.max_positions,
+                "max_positions": self.runner.max_positions,
                 "dtype": str(parameters[0].dtype).removeprefix("torch."),
                 "fingerprint": self.instrumented.fingerprint,
                 "num_parameters": sum(parameter.numel() for parameter in parameters),
@@ -261,12 +238,11 @@ class ModelRun:
 
     def step(self, only: Collection[int] | None = None) -> bool:
         """Run one engine step and capture its frames. False if there is no work. `only`: see `Engine.step`."""
-        with self._lock:
-            worked = self.engine.step(only)
-            self.frames.settle()
-            self.num_settled = self.engine.num_steps
-            if self.measure_misses:
-                self._measure_misses()
+        worked = self.engine.step(only)
+        self.frames.settle()
+        self.num_settled = self.engine.num_steps
+        if self.measure_misses:
+            self._measure_misses()
         return worked
 
     def run(self) -> None:
@@ -292,7 +268,8 @@ class ModelRun:
         parts = self.parts(self.header())
         return lambda path: write_recording(Path(path), *parts)
 
-    def _emit(self, event: Event) -> int:
+    def emit(self, event: Event) -> int:
+        """Log an event, also from outside the engine, and return its seq."""
         seq = self.log.append(event)
         self._slots.apply(seq, event)
         if isinstance(event, RequestAdded):
@@ -362,13 +339,13 @@ class ModelRun:
             config = replace(self.config, num_blocks=-(-len(token_ids) // size) + 1)
             instrumented = self.instrumented
             runner = ModelRunner(instrumented.door, instrumented.geometry, config, fingerprint=instrumented.fingerprint)
-            runner.capture = self.capture
+            runner.capture = self.runner.capture
             engine = Engine(config, runner, lambda event: None)
             engine.add_request(token_ids, max_new_tokens=1, salt=f"miss {request_id}")
             missed = engine.scheduler.waiting[0]
             while engine.step():
                 pass
-            self._emit(
+            self.emit(
                 MissMeasured(
                     request_id=request_id,
                     num_tokens=len(token_ids),

@@ -44,6 +44,7 @@ class LiveSource:
     Commands that change the log (`add_request`, `fork`, `step`, `reset_prefix_cache`, `start`) run in order, each
     `step` to completion. `pause` and `start` drop steps that are still pending. `cancel`, `set_priority` and reads of
     the pool run between two steps. All sessions with the same weights share `turns`. Playing ends when no work is left.
+    `model` may be touched in `between_steps` only.
     """
 
     kind: Literal["live", "recording"] = "live"
@@ -52,40 +53,15 @@ class LiveSource:
         self.on_change: Callable[[], None] = lambda: None
         self._run_factory = run_factory
         self._turns = turns
-        self._play = PlayState()
+        self.play = PlayState()
         self._play_lock = threading.Lock()
         self._num_cuts = 0
         self._step_began_s = float("-inf")
-        self._failure: tuple[int, KvvizError] | None = None
+        self.failure: tuple[int, KvvizError] | None = None
         self._begin(run_factory(settings or RunSettings()))
         self._worker = Worker(self._play_on, "kvviz-engine", yields=True)
         self._reader = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvviz-frames")
         self._worker.start()
-
-    @property
-    def run(self) -> Run:
-        return self._run
-
-    @property
-    def lanes(self) -> tuple[LaneLog, ...]:
-        return self._lanes
-
-    @property
-    def play(self) -> PlayState:
-        return self._play
-
-    @property
-    def num_steps(self) -> int:
-        return self._num_steps
-
-    @property
-    def failure(self) -> tuple[int, KvvizError] | None:
-        return self._failure
-
-    @property
-    def model(self) -> LiveModel:
-        """The current model. Use it in `between_steps` only."""
-        return self._model
 
     def execute(self, command: EngineCommand) -> Future[Any]:
         """Execute a command, in the order described above. The future raises `KvvizError` if it fails."""
@@ -98,9 +74,9 @@ class LiveSource:
             case Fork():
                 return self._worker.submit(lambda: self._fork(command))
             case SetPriority(request_id=request_id, priority=priority):
-                return self._worker.interpose(lambda: self._model.set_priority(request_id, priority))
+                return self._worker.interpose(lambda: self.model.set_priority(request_id, priority))
             case ResetPrefixCache():
-                return self._worker.submit(lambda: {"ok": self._model.reset_prefix_cache()})
+                return self._worker.submit(lambda: {"ok": self.model.reset_prefix_cache()})
             case Start(config=settings, requests=requests):
                 self._num_cuts += 1
                 return self._worker.submit(lambda: self._start(settings, requests))
@@ -126,7 +102,7 @@ class LiveSource:
 
     def save(self, spare: Path) -> Future[Path]:
         def write() -> Path:
-            self._worker.interpose(lambda: self._model.snapshot()).result()(spare)
+            self._worker.interpose(lambda: self.model.snapshot()).result()(spare)
             return spare
 
         return self._reader.submit(write)
@@ -138,17 +114,17 @@ class LiveSource:
             self._reader.shutdown(cancel_futures=True)
 
     def _begin(self, model: LiveModel) -> None:
-        self._model = model
+        self.model = model
         self._player = model.script or model
-        self._num_steps = model.num_steps
+        self.num_steps = model.num_steps
         main, *lanes = model.runs
-        self._run = Run(main.log, {**model.header(), **model.live_header}, main.frames)
-        self._lanes = tuple(
+        self.run = Run(main.log, {**model.header(), **model.live_header}, main.frames)
+        self.lanes = tuple(
             LaneLog(Run(lane.log, model.header(index), lane.frames), partial(getattr, lane, "num_settled"))
             for index, lane in enumerate(lanes, 1)
         )
         with self._play_lock:
-            self._play = replace(self._play, playing=False, idle=not self._player.has_work)
+            self.play = replace(self.play, playing=False, idle=not self._player.has_work)
         main.log.subscribe(lambda: self.on_change())
 
     def _start(
@@ -159,20 +135,20 @@ class LiveSource:
         self._begin(new)
         gc.collect()  # the old pool and frames are hundreds of megabytes, in reference cycles
         self.on_change()
-        return {"log_id": self._run.log.log_id, "request_ids": request_ids}
+        return {"log_id": self.run.log.log_id, "request_ids": request_ids}
 
     def _add_request(self, command: AddRequest) -> dict[str, int]:
-        request_id = self._model.add_prompt(command.asked())
+        request_id = self.model.add_prompt(command.asked())
         self._note_work()
         return {"request_id": request_id}
 
     def _fork(self, command: Fork) -> dict[str, int]:
-        request_id = self._model.fork(command.request_id, command.position, command.token_id, command.max_new_tokens)
+        request_id = self.model.fork(command.request_id, command.position, command.token_id, command.max_new_tokens)
         self._note_work()
         return {"request_id": request_id}
 
     def _cancel(self, request_id: int) -> None:
-        self._model.cancel(request_id)
+        self.model.cancel(request_id)
         self._note_work()
 
     def _steps(self, count: int, num_cuts: int) -> dict[str, int]:
@@ -187,12 +163,12 @@ class LiveSource:
             with self._turns:
                 return self._player.step()
         finally:
-            self._num_steps = self._model.num_steps
+            self.num_steps = self.model.num_steps
             self._note_work()
 
     def _play_on(self) -> float | None:
         """Run one step if playing and due. Returns the seconds until the next one; None: not playing."""
-        play = self._play
+        play = self.play
         if not play.playing or not self._player.has_work:
             return None
         pause_s = 1.0 / play.rate if play.rate else 0.0
@@ -203,7 +179,7 @@ class LiveSource:
         try:
             self._step()
         except Exception as error:
-            self._failure = ((self._failure[0] if self._failure else 0) + 1, as_kvviz_error(error))
+            self.failure = ((self.failure[0] if self.failure else 0) + 1, as_kvviz_error(error))
             self._set_play(lambda play: replace(play, playing=False))
         return 0
 
@@ -214,7 +190,7 @@ class LiveSource:
 
     def _set_play(self, change: Callable[[PlayState], PlayState]) -> Future[Any]:
         with self._play_lock:
-            self._play = change(self._play)
+            self.play = change(self.play)
         self._worker.wake()
         self.on_change()
         done: Future[Any] = Future()

@@ -37,7 +37,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
     from kvviz.model.instrumented import InstrumentedModel
     from kvviz.model.run import ModelRun
 
-    instrumented = InstrumentedModel(loaded.model, name=loaded.name, fingerprint=loaded.fingerprint)
+    instrumented = InstrumentedModel.of(loaded)
     bytes_per_token = instrumented.geometry.bytes_per_token
     calibrated = CalibratedModel(instrumented, loaded.tokenizer)
 
@@ -65,7 +65,7 @@ def open_loaded(loaded: LoadedModel, *, frame_bytes: int, max_pool_bytes: int) -
                 calibrated=calibrated,
             )
         run = make_model_run(instrumented, loaded.tokenizer, config)
-        run.capture = settings.capture is not False
+        run.runner.capture = settings.capture is not False
         return run
 
     def open_scenario(name: str) -> LiveModel:

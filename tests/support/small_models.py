@@ -85,10 +85,12 @@ class PagedRun:
     of all computed tokens, `token_ids` all known tokens, `num_forwards` how often the model ran.
     """
 
-    def __init__(self, observed: InstrumentedModel, config: EngineConfig, *, shuffle: bool = True) -> None:
+    def __init__(self, instrumented: InstrumentedModel, config: EngineConfig, *, shuffle: bool = True) -> None:
         self.config = config
         self.log = EventLog(config.num_blocks, config.block_size)
-        self.runner = ModelRunner(observed.door, observed.geometry, config, fingerprint="test", keep_logits=True)
+        self.runner = ModelRunner(
+            instrumented.door, instrumented.geometry, config, fingerprint="test", keep_logits=True
+        )
         self.engine = Engine(config, self.runner, self._emit)
         self.num_forwards = 0
         self.pieces: list[torch.Tensor] = []
@@ -147,11 +149,11 @@ class BatchRun:
     `tokens`: all known tokens by request; `events`: all events; `num_forwards`: how often the model ran.
     """
 
-    def __init__(self, observed: InstrumentedModel, config: EngineConfig) -> None:
+    def __init__(self, instrumented: InstrumentedModel, config: EngineConfig) -> None:
         self.events: list[Any] = []
         self.tokens: dict[int, list[int]] = {}
         self.num_forwards = 0
-        self.runner = ModelRunner(observed.door, observed.geometry, config, fingerprint="test")
+        self.runner = ModelRunner(instrumented.door, instrumented.geometry, config, fingerprint="test")
         self.engine = Engine(config, self.runner, self._emit)
         order = torch.randperm(config.num_blocks, generator=torch.Generator().manual_seed(3)).tolist()
         self.engine.pool.free.popleft_n(config.num_blocks)
