@@ -1,4 +1,4 @@
-"""Plain attention of the door against PyTorch's own `scaled_dot_product_attention`, in float64."""
+"""Attention kernels against PyTorch's own `scaled_dot_product_attention`, in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from kvviz.engine.runner import Segment
-from kvviz.model.attention import batched_attention, grouped_attention
+from kvviz.model import attention_kernels
+from kvviz.model.attention_kernels import batched_attention, grouped_attention
 from kvviz.model.paged_cache import EvenReads, StepPlan
 
 NUM_HEADS, NUM_KV_HEADS, DIM, SCALING = 6, 2, 8, 0.3
@@ -46,7 +47,7 @@ def _want(
 @pytest.mark.parametrize("window", [None, 3, 40])
 @pytest.mark.parametrize(("num_new", "num_tokens"), [(1, 1), (1, 19), (7, 7), (7, 19), (19, 19)])
 @pytest.mark.parametrize("queries_at_a_time", [1, 4, 1_000])
-def test_plain_attention_by_parts(
+def test_grouped_attention_in_tiles(
     monkeypatch: pytest.MonkeyPatch, queries_at_a_time: int, num_new: int, num_tokens: int, window: int | None
 ) -> None:
     monkeypatch.setattr(attention_kernels, "TILE_VALUES", queries_at_a_time * NUM_HEADS * num_tokens)
