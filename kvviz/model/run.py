@@ -194,7 +194,7 @@ class ModelRun:
     def add_prompt(self, asked: PromptRequest) -> int:
         """Tokenize a prompt and add it as a request; returns its id. Raises `RequestError`."""
         if asked.needle:
-            raise RequestError("A needle needs a comparison; start a run with lanes first.", code="no_lanes")
+            raise RequestError("The needle test needs a comparison; start one with lanes first.", code="no_lanes")
         if self.tokenizer is None:
             raise RequestError(
                 "This session has no tokenizer; add token ids to its engine directly.", code="no_tokenizer"
