@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -319,6 +320,27 @@ def test_live_sessions_are_limited_and_idle_ones_make_room() -> None:
                 assert ended.until_type("error")["code"] == "no_such_session"
             assert pages[1].do("step") == {"num_steps": 1}
         pages[1].connection.close()
+
+
+def test_sessions_opened_at_the_same_moment_stay_within_the_limit(tmp_path: Path) -> None:
+    for number in range(5):
+        make_file(tmp_path / f"r{number}.kvviz", prompt=f"prompt {number}")
+    limits = Limits(max_live_sessions=3, max_recordings=2)
+    with running(ServerConfig(limits=limits, recordings_dir=tmp_path), fake_load()) as server:
+        sessions = server.sessions
+
+        async def opened() -> list[Any]:
+            lives = [sessions.create_live() for _ in range(12)]
+            recordings = [sessions.find(f"r{number}") for number in range(5)]
+            return await asyncio.gather(*lives, *recordings, return_exceptions=True)
+
+        results = server.on_loop(opened())
+        refused = [result for result in results[:12] if isinstance(result, RequestError)]
+        assert len(refused) == 12 - 2, "the default live session counts too"
+        assert {error.code for error in refused} == {"too_many_sessions"}
+        kinds = [session.source.kind for session in sessions.by_id.values()]
+        assert kinds.count("live") == 3
+        assert kinds.count("recording") <= 2
 
 
 def test_idle_sessions_end_and_the_default_one_pauses() -> None:

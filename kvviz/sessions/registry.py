@@ -7,7 +7,8 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class Sessions:
         self._first_prompt = first_prompt
         #: The open sessions.
         self.by_id: dict[str, Session] = {}
+        self._num_opening: Counter[str] = Counter()
         self._live_id: str | None = None
         self._run_factory: RunFactory | None = None
         self._turns = Turns()
@@ -161,10 +163,10 @@ class Sessions:
         lock = self._open_locks.setdefault(entry.recording_id, asyncio.Lock())
         async with lock:
             if entry.recording_id not in self.by_id:
-                await self._free_session_capacity("recording", self.limits.max_recordings, 0.0)
-                source = await asyncio.to_thread(RecordedSource, entry.path)
-                self.library.note(entry, source.summary)
-                self.by_id[entry.recording_id] = Session(entry.recording_id, source, self.loop)
+                async with self._capacity("recording", self.limits.max_recordings, 0.0):
+                    source = await asyncio.to_thread(RecordedSource, entry.path)
+                    self.library.note(entry, source.summary)
+                    self.by_id[entry.recording_id] = Session(entry.recording_id, source, self.loop)
             return self.by_id[entry.recording_id]
 
     async def create_live(self) -> Session:
@@ -174,57 +176,70 @@ class Sessions:
                 f"A new live session needs the model. {self.model_status.message or 'This server has none.'}",
                 code="model_not_ready",
             )
-        await self._free_session_capacity("live", self.limits.max_live_sessions, self.limits.replaceable_s)
-        source = await asyncio.to_thread(self._open_live, self._run_factory)
-        session = Session(f"s-{secrets.token_urlsafe(9)}", source, self.loop)
-        self.by_id[session.session_id] = session
-        return session
+        async with self._capacity("live", self.limits.max_live_sessions, self.limits.replaceable_s):
+            source = await asyncio.to_thread(self._open_live, self._run_factory)
+            session = Session(f"s-{secrets.token_urlsafe(9)}", source, self.loop)
+            self.by_id[session.session_id] = session
+            return session
 
-    async def _free_session_capacity(self, kind: str, limit: int, unwatched_s: float) -> None:
-        alike = [
-            session
-            for session in self.by_id.values()
-            if session.source.kind == kind and not isinstance(session.source, LaneSource)
-        ]
-        if len(alike) < limit:
-            return
-        now = time.monotonic()
-        spare = [
-            session
-            for session in alike
-            if not self._num_clients_of(session)
-            and session.session_id != self._live_id
-            and now - self._unwatched_since_s(session) >= unwatched_s
-        ]
-        if not spare:
-            raise RequestError(
-                f"The limit of {len(alike)} {kind} sessions is reached; close a page and wait a minute.",
-                code="too_many_sessions",
-                limit=limit,
-            )
-        await self.end(min(spare, key=self._unwatched_since_s))
+    @contextlib.asynccontextmanager
+    async def _capacity(self, kind: str, limit: int, unwatched_s: float) -> AsyncIterator[None]:
+        """Capacity for one more session of a kind while the block opens it. Raises `RequestError` if there is none.
+
+        A session that is being opened counts: nothing is awaited between the last check and the count.
+        """
+        while True:
+            alike = [
+                session
+                for session in self.by_id.values()
+                if session.source.kind == kind and not isinstance(session.source, LaneSource)
+            ]
+            if len(alike) + self._num_opening[kind] < limit:
+                break
+            now = time.monotonic()
+            spare = [
+                session
+                for session in alike
+                if not self._num_clients_of(session)
+                and session.session_id != self._live_id
+                and now - self._unwatched_since_s(session) >= unwatched_s
+            ]
+            if not spare:
+                raise RequestError(
+                    f"The limit of {limit} {kind} sessions is reached; close a page and wait a minute.",
+                    code="too_many_sessions",
+                    limit=limit,
+                )
+            await self.end(min(spare, key=self._unwatched_since_s))
+        self._num_opening[kind] += 1
+        try:
+            yield
+        finally:
+            self._num_opening[kind] -= 1
 
     async def _free_upload_capacity(self, num_bytes: int) -> None:
         """Remove the oldest uploads without clients until `num_bytes` more fit."""
         limits = self.limits
-        uploads = [entry for entry in self.library.entries if entry.uploaded]
-        sizes = {entry.recording_id: self.library.num_bytes(entry) for entry in uploads}
-        for entry in uploads:
-            if len(sizes) < limits.max_recordings and sum(sizes.values()) + num_bytes <= limits.max_uploads_bytes:
+        while True:
+            uploads = [entry for entry in self.library.entries if entry.uploaded]
+            total = sum(self.library.num_bytes(entry) for entry in uploads)
+            if len(uploads) < limits.max_recordings and total + num_bytes <= limits.max_uploads_bytes:
                 return
-            session = self.by_id.get(entry.recording_id)
-            if session is None or not self._num_clients_of(session):
-                if session is not None:
-                    await self.end(session)
-                self.library.remove(entry.recording_id)
-                del sizes[entry.recording_id]
-        if len(sizes) >= limits.max_recordings or sum(sizes.values()) + num_bytes > limits.max_uploads_bytes:
-            raise RequestError(
-                f"{len(sizes)} uploaded recordings ({sum(sizes.values()):,} B) are in use, which is the limit; "
-                "close one of their pages.",
-                code="too_many_sessions",
-                limit=limits.max_recordings,
-            )
+            spare = next((entry for entry in uploads if not self._is_watched(entry)), None)
+            if spare is None:
+                raise RequestError(
+                    f"{len(uploads)} uploaded recordings ({total:,} B) are in use, which is the limit; close one of "
+                    "their pages.",
+                    code="too_many_sessions",
+                    limit=limits.max_recordings,
+                )
+            self.library.remove(spare.recording_id)
+            if session := self.by_id.get(spare.recording_id):
+                await self.end(session)
+
+    def _is_watched(self, entry: Entry) -> bool:
+        session = self.by_id.get(entry.recording_id)
+        return session is not None and self._num_clients_of(session) > 0
 
     def _lanes_of(self, session: Session) -> list[Session]:
         return [other for name, other in self.by_id.items() if name.startswith(f"{session.session_id}.")]
