@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 import urllib.request
@@ -257,28 +258,34 @@ def test_events_without_a_place_to_go_say_so(recording: Path, redirection: str) 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_record_shows_on_a_terminal_how_far_it_is(model_directory: Path, tmp_path: Path) -> None:
+def test_record_shows_on_a_terminal_how_far_it_is(
+    model_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pty
 
-    command = [sys.executable, "-m", "kvviz", "record", " ".join(f"word{n}" for n in range(5, 14))]
-    command += ["-o", str(tmp_path / "run.kvviz"), "--model", str(model_directory), "--max-new-tokens", "5"]
-    command += ["--block-size", "4", "--num-blocks", "8", "--prefill-chunk", "4"]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     terminal, end = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, env=environment) as process:
-        os.close(end)
-        shown = b""
-        try:
+    shown: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # the other end is closed
             while part := os.read(terminal, 65_536):
-                shown += part
-        except OSError:  # the other end is closed
-            pass
-        os.close(terminal)
-        assert process.stdout is not None
-        printed = process.stdout.read().decode()
-    assert process.returncode == 0, shown
-    text = shown.decode()
+                shown.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    options = ["--model", model_directory, "--max-new-tokens", "5", "--block-size", "4", "--num-blocks", "8"]
+    prompt = " ".join(f"word{n}" for n in range(5, 14))
+    with open(end, "w", encoding="utf-8") as stderr:
+        code, printed, _ = run_command(
+            *("record", prompt, "-o", tmp_path / "run.kvviz", *options, "--prefill-chunk", "4"), stderr=stderr
+        )
+    reader.join(30)
+    os.close(terminal)
+    text = b"".join(shown).decode()
+    assert code == 0, text
     assert text.index("0 of 9 prompt tokens computed") < text.index("1 of 5 tokens generated")
     assert len(printed.splitlines()) == 2
     assert printed.startswith(f"{tmp_path / 'run.kvviz'}: ")

@@ -167,8 +167,7 @@ def test_entries_are_found_by_their_write_wherever_they_are(instrumented: Instru
         for request_id, position, seq, _ in world.slots.values():
             key, value = session.frames.entry(request_id, position, 2, seq)
             first = seen.setdefault((request_id, position, seq), (key, value))
-            np.testing.assert_array_equal(key, first[0])
-            np.testing.assert_array_equal(value, first[1])
+            assert np.array_equal((key, value), first), (request_id, position, seq)
     assert world is not None
     assert world.broken is None
     kinds = {record[2]["type"] for record in session.log.records()}

@@ -45,7 +45,9 @@ import json, sys
 from kvviz.model.fetch import PackagedWeights
 from kvviz.model.weights import prepare_packaged
 weights = PackagedWeights(**json.load(open(sys.argv[1])))
-print(prepare_packaged(weights, lambda *progress: None).directory)
+told = []
+prepared = prepare_packaged(weights, lambda state, fraction, message: told.append((state, fraction)))
+print(json.dumps([str(prepared.directory), prepared.name, told]))
 """
 
 
@@ -117,33 +119,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.05)
-
-
-def test_fetch_convert_and_then_nothing_more(
-    cache: Path, index: Path, tiny: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packaged = make_wheel(index, tiny)
-    told: list[tuple[str, float | None]] = []
-    weights = prepare_packaged(packaged, lambda state, fraction, message: told.append((state, fraction)))
-    assert weights.name == "Tiny"
-    names = {path.name for path in weights.directory.iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", MANIFEST} <= names
-    assert "quantization_config" not in json.loads((weights.directory / "config.json").read_text())
-    states = [state for state, _ in told]
-    assert states == sorted(states, key=["fetching", "converting"].index)
-    for state in ("fetching", "converting"):
-        fractions = [fraction for at, fraction in told if at == state and fraction is not None]
-        assert fractions == sorted(fractions)
-        assert fractions[-1] == 1.0
-    assert list((cache / "downloads").iterdir()) == []
-    assert [path.name for path in (cache / "models").iterdir()] == [weights.directory.name]
-
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    monkeypatch.setattr(finding, "cache_lock", refuse)
-    assert prepare_packaged(packaged, quiet) == weights
-
-    (weights.directory / "model.safetensors").write_bytes(b"cut short")
-    assert converted_name(weights.directory) is None
 
 
 def test_wheel_of_other_content_is_refused_and_forgotten(cache: Path, index: Path, tiny: bytes) -> None:
@@ -229,17 +204,40 @@ def test_killed_download_leaves_nothing_that_looks_whole(
     assert [path.name for path in downloads.iterdir()] == ["tiny.gguf"]
 
 
-def test_two_processes_at_once_fetch_once(
+def test_two_processes_at_once_fetch_and_convert_once_and_then_nothing_more(
     cache: Path, index: Path, fake_pip: Path, tiny: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_PIP_SECONDS", "1")
-    description = describe(make_wheel(index, tiny), tmp_path / "weights.json")
+    packaged = make_wheel(index, tiny)
+    description = describe(packaged, tmp_path / "weights.json")
     processes = [start_preparing(description) for _ in range(2)]
     answers = [process.communicate(timeout=180) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], answers
-    assert answers[0][0] == answers[1][0]
+    (directory, name, told), (same, _, other_told) = (json.loads(out) for out, _ in answers)
+    assert (directory, name) == (same, "Tiny")
     assert len(fake_pip.read_text().split()) == 1
-    assert converted_name(Path(answers[0][0].strip())) == "Tiny"
+    assert converted_name(Path(directory)) == "Tiny"
+
+    names = {path.name for path in Path(directory).iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", MANIFEST} <= names
+    assert "quantization_config" not in json.loads((Path(directory) / "config.json").read_text())
+    (told,) = (each for each in (told, other_told) if "converting" in dict(each))
+    states = [state for state, _ in told]
+    assert states == sorted(states, key=["fetching", "converting"].index)
+    for state in ("fetching", "converting"):
+        fractions = [fraction for at, fraction in told if at == state and fraction is not None]
+        assert fractions == sorted(fractions)
+        assert fractions[-1] == 1.0
+    assert list((cache / "downloads").iterdir()) == []
+    assert [path.name for path in (cache / "models").iterdir()] == [Path(directory).name]
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(finding, "cache_lock", refuse)
+    weights = prepare_packaged(packaged, quiet)
+    assert (str(weights.directory), weights.name) == (directory, name)
+
+    (weights.directory / "model.safetensors").write_bytes(b"cut short")
+    assert converted_name(weights.directory) is None
 
 
 def test_one_process_waits_for_the_other_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +255,7 @@ def test_one_process_waits_for_the_other_and_says_so(cache: Path, monkeypatch: p
         assert told == ["Waiting for another kvviz process to prepare the model"]
 
 
+@pytest.mark.prove  # the parts of it run above, for packaged weights, and below, for a file that is refused
 def test_gguf_named_by_path_is_converted_once(
     cache: Path, tiny: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import pytest
 
@@ -21,12 +21,16 @@ class Done(NamedTuple):
     err: str
 
 
-def run_command(*arguments: str | Path) -> Done:
-    """`kvviz` with these arguments; it writes to files, as where there is no terminal."""
+def run_command(*arguments: str | Path, stderr: TextIO | None = None) -> Done:
+    """`kvviz` with these arguments. It writes to files, as where there is no terminal; errors to `stderr` if given."""
     files = [io.BytesIO(), io.BytesIO()]
     out, err = (io.TextIOWrapper(file, encoding="utf-8", write_through=True) for file in files)
     code: int | str | None = 0
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(stderr or err),
+    ):
         patch.setattr(sys, "argv", ["kvviz", *map(str, arguments)])
         try:
             main()
