@@ -14,6 +14,7 @@ import numpy as np
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Sample, Segment, StepResult
+from kvviz.engine.text import TokenText
 from kvviz.errors import MissingError, RequestError
 from kvviz.experiments.scenarios import find_scenario
 from kvviz.log.event_log import EventLog
@@ -24,20 +25,21 @@ from kvviz.model.prompt import PromptRequest
 from kvviz.sources.live_model import LiveModel, RunFactory
 from kvviz.sources.loader import Progress
 from kvviz.sources.run_settings import RunSettings
+from tests.support.page_logs import FakeRunner
 
 NUM_LAYERS = 4
 POISON = 99_999
 
 
-class CountingRunner:
+class CountingRunner(FakeRunner):
     """The next token is the last one plus one. Checks that no two forwards overlap; a poisoned token makes it fail."""
 
-    window = None
     cache_keys = ("fake",)
     max_positions = 4_096
     busy = threading.Lock()
 
     def __init__(self, forward_s: float) -> None:
+        super().__init__(NUM_LAYERS)
         self.forward_s = forward_s
         self.ran: dict[int, list[int]] = {}
 
@@ -47,31 +49,14 @@ class CountingRunner:
             time.sleep(self.forward_s)
             if any(POISON in segment.token_ids for segment in segments):
                 raise RuntimeError("poisoned")
-            samples = [self._sample(segment) if segment.sampling else None for segment in segments]
             self.ran[step] = [segment.request_id for segment in segments]
+            return super().run(step, segments)
         finally:
             self.busy.release()
-        layers = tuple(range(NUM_LAYERS))
-        return StepResult(samples=samples, layers=layers, layer_us=layers, read_us=layers, forward_us=1)
 
-    def _sample(self, segment: Segment) -> Sample:
+    def sample(self, segment: Segment) -> Sample:
         token_id = segment.token_ids[-1] + 1
         return Sample(token_id=token_id, candidates=[(token_id, 1.0)], code="greedy", num_considered=1)
-
-    def copy_block(self, source: int, target: int) -> tuple[int, int]:
-        return 0, 1
-
-    def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> tuple[int, int]:
-        return 0, 1
-
-    def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> tuple[int, int]:
-        return 0, 1
-
-    def fork(self, parent_id: int, request_id: int) -> None:
-        """Nothing is kept by request."""
-
-    def forget(self, request_id: int) -> None:
-        pass
 
 
 class FakeFrames(FrameSource):
@@ -135,13 +120,21 @@ class FakeModel:
     num_settled = 0
     live_header: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, max_records: int = 100_000) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        *,
+        runner: FakeRunner | None = None,
+        text: TokenText | None = None,
+        forward_s: float = 0.0,
+        max_records: int = 100_000,
+    ) -> None:
         given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
         self.config = EngineConfig(**given)
         self.log = EventLog(self.config.num_blocks, self.config.block_size, max_records=max_records)
-        self.runner = CountingRunner(forward_s)
-        self.engine = Engine(self.config, self.runner, self.log.append)
-        self.frames = FakeFrames(self)
+        self.runner: Any = runner or CountingRunner(forward_s)
+        self.engine = Engine(self.config, self.runner, self.log.append, text)
+        self.frames: FrameSource = FakeFrames(self)
         self.threads: set[str] = set()
 
     @property
@@ -174,6 +167,9 @@ class FakeModel:
         token_ids = [POISON] if asked.prompt == "poison" else [ord(character) % 256 for character in asked.prompt]
         if asked.continues is not None and asked.continues >= self.engine.num_requests:
             raise RequestError(f"There is no request {asked.continues} to continue.", code="no_request")
+        return self.add_tokens(token_ids, asked)
+
+    def add_tokens(self, token_ids: Sequence[int], asked: PromptRequest) -> int:
         return self.engine.add_request(
             token_ids,
             max_new_tokens=asked.max_new_tokens,

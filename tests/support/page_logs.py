@@ -104,7 +104,7 @@ class FakeRunner:
         """One step."""
         layers = range(self.num_layers)
         return StepResult(
-            samples=[self._sample() if segment.sampling else None for segment in segments],
+            samples=[self.sample(segment) if segment.sampling else None for segment in segments],
             layers=list(layers),
             layer_us=[100 * layer + 40 for layer in layers],
             read_us=[100 * layer + 90 for layer in layers],
@@ -129,7 +129,7 @@ class FakeRunner:
     def forget(self, request_id: int) -> None:
         """Nothing is kept."""
 
-    def _sample(self) -> Sample:
+    def sample(self, segment: Segment) -> Sample:
         ids = self._random.sample(range(1000), 5)
         return Sample(
             token_id=ids[0],

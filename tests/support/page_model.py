@@ -6,15 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from kvviz.config import EngineConfig
-from kvviz.engine.engine import Engine
 from kvviz.engine.runner import Segment, StepResult
 from kvviz.errors import MissingError
-from kvviz.log.event_log import EventLog
 from kvviz.log.frames import Norms, StepFrame, not_in_step
 from kvviz.log.packs import FrameSource, quantise_rows
 from kvviz.log.recording_writer import write_recording
@@ -22,6 +19,7 @@ from kvviz.model.prompt import PromptRequest
 from kvviz.sources.live import LiveModel, RunFactory
 from kvviz.sources.loader import Progress
 from kvviz.sources.run_settings import RunSettings
+from tests.support.fake_model import FakeModel
 from tests.support.page_logs import FakeRunner, WordText, header
 
 NUM_LAYERS = 6
@@ -112,33 +110,13 @@ class MadeUpFrames(FrameSource):
         return {"dot": dot, "scaled": dot * 0.35, "weight": np.full(NUM_HEADS, 0.1)}
 
 
-class PageModel:
+class PageModel(FakeModel):
     """A `LiveModel` with a token per character; `template` puts special tokens around the prompt."""
 
-    script = None
-    num_settled = 0
-    live_header: ClassVar[dict[str, Any]] = {}
-
     def __init__(self, settings: RunSettings, *, forward_s: float = 0.0, num_layers: int = NUM_LAYERS) -> None:
-        given = settings.model_dump(exclude_none=True, exclude={"pool_bytes", "capture"})
-        self.config = EngineConfig(**given)
-        self.log = EventLog(self.config.num_blocks, self.config.block_size)
-        self.runner = NotingRunner(num_layers, forward_s)
-        self.engine = Engine(self.config, self.runner, self.log.append, WordText())
+        super().__init__(settings, runner=NotingRunner(num_layers, forward_s), text=WordText())
         self.frames = MadeUpFrames(self)
         self._histories: dict[int, list[int]] = {}
-
-    @property
-    def has_work(self) -> bool:
-        return self.engine.has_work
-
-    @property
-    def num_steps(self) -> int:
-        return self.engine.num_steps
-
-    @property
-    def runs(self) -> list[PageModel]:
-        return [self]
 
     def header(self, index: int = 0) -> dict[str, Any]:
         made = header(self.config, self.runner.num_layers)
@@ -149,34 +127,9 @@ class PageModel:
         words = [20 + ord(character) % 900 for character in asked.prompt]
         turn = [6, *words, 6] if asked.template else words
         token_ids = self._histories.get(-1 if asked.continues is None else asked.continues, []) + turn
-        request_id = self.engine.add_request(
-            token_ids,
-            max_new_tokens=asked.max_new_tokens,
-            sampling=asked.sampling,
-            salt=asked.salt,
-            prompt=asked.prompt,
-            template=bool(asked.template),
-            continues=asked.continues,
-            priority=asked.priority,
-            num_samples=asked.num_samples,
-        )
+        request_id = self.add_tokens(token_ids, asked)
         self._histories[request_id] = token_ids
         return request_id
-
-    def fork(self, request_id: int, position: int, token_id: int | None, max_new_tokens: int | None) -> int:
-        return self.engine.fork(request_id, position, token_id, max_new_tokens=max_new_tokens)
-
-    def set_priority(self, request_id: int, priority: int) -> None:
-        self.engine.reprioritise(request_id, priority)
-
-    def step(self) -> bool:
-        return self.engine.step()
-
-    def cancel(self, request_id: int) -> None:
-        self.engine.cancel(request_id)
-
-    def reset_prefix_cache(self) -> bool:
-        return self.engine.reset_prefix_cache()
 
     def snapshot(self) -> Callable[[Path], None]:
         lines = self.log.encoded(-1, 10**9)
