@@ -12,7 +12,7 @@ import pytest
 
 from kvviz.config import EngineConfig
 from kvviz.engine.engine import Engine
-from kvviz.engine.workload import Append, Replay, Start, Workload
+from kvviz.engine.workload import AppendOperation, Replay, StartOperation, Workload
 from kvviz.log.event_log import EventLog
 from kvviz.log.world import World
 from kvviz.web.app import ServerConfig
@@ -331,7 +331,10 @@ def test_nothing_is_empty_before_the_first_write(page: Any) -> None:
 
 
 def test_a_workload_has_slots_and_no_bytes(page: Any) -> None:
-    ops = [Start(op="start", id="a", tokens=list(range(10))), Append(op="append", id="a", tokens=[3, 4])]
+    ops = [
+        StartOperation(op="start", id="a", tokens=list(range(10))),
+        AppendOperation(op="append", id="a", tokens=[3, 4]),
+    ]
     workload = Workload(block_size=4, num_blocks=8, ops=ops)
     log = EventLog(8, 4, max_records=1000)
     replay = Replay(workload, log)
