@@ -22,7 +22,7 @@ class Player(Protocol):
         """Run one step; False when there is no work."""
 
 
-class LaneRun(Protocol):
+class LiveLane(Protocol):
     """The log and frames of one lane. The first `num_settled` steps are complete, including their frames."""
 
     @property
@@ -42,7 +42,7 @@ class LiveModel(Player, Protocol):
     """
 
     @property
-    def runs(self) -> Sequence[LaneRun]: ...
+    def runs(self) -> Sequence[LiveLane]: ...
 
     @property
     def script(self) -> Player | None: ...
