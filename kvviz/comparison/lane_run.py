@@ -1,4 +1,4 @@
-"""The run of one lane: it reads the reference's text, and writes its own in a branch from where they part."""
+"""One lane's run: it reads the reference's text, and generates its own in a fork from the first difference on."""
 
 from __future__ import annotations
 
