@@ -1,11 +1,11 @@
-/** The three charts of the page `traces`: hit rate over capacity, hits over time, reuse distances. */
+/** The three charts of the page `traces`: hit rate by capacity, hits over time, reuse distances. */
 import { traces as t } from '../strings/traces.js';
 import { count, fill } from '../ui/format.js';
 import { Plot } from '../ui/plot.js';
 import { cacheOf, leading, nameOf, named, rate } from './text.js';
 /** @import { Job, Summary } from './api.js' */
 
-/** How a policy is drawn: by colour, dash and mark. @type {Record<string, {color: string, dash: string, symbol: string, width: number}>} */
+/** The look of a policy: colour, dash and mark. @type {Record<string, {color: string, dash: string, symbol: string, width: number}>} */
 const STYLE = {
   lru: { color: 'var(--ink)', dash: 'solid', symbol: 'circle', width: 3 },
   fifo: { color: 'var(--lane-1)', dash: 'dash', symbol: 'square', width: 2 },
@@ -13,17 +13,17 @@ const STYLE = {
   random: { color: 'var(--lane-3)', dash: 'dot', symbol: 'x', width: 2 },
   optimum: { color: 'var(--warn)', dash: 'longdash', symbol: 'triangle-up', width: 2 },
 };
-/** Ticks of an axis of shares, written as everywhere. */
+/** Ticks of an axis of shares, in the usual format. */
 const SHARES = { tickmode: 'array', tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], ticktext: ['0 %', '20 %', '40 %', '60 %', '80 %', '100 %'] };
 const LEGEND = { orientation: 'h', x: 0, y: 1, yanchor: 'bottom' };
 const TIMES = /** @type {[number, string][]} */ ([[7.2e6, t.axisTime], [1.2e5, t.axisTimeMinutes], [0, t.axisTimeSeconds]]);
 /** Charts narrower than this have fewer ticks, in px. */
 const NARROW = 560;
-/** A line below this stands where the number of the capacity would. */
+/** A line below this height is where the number of the capacity would be. */
 const LOW_RATE = 0.14;
 const UNITS_MS = [3.6e6, 6e4, 1e3];
 
-/** A place on a logarithmic axis for shapes and ranges. @param {number} n */
+/** A position on a logarithmic axis, for shapes and ranges. @param {number} n */
 const log = (n) => Math.log10(Math.max(n, 1));
 
 export class Charts {
@@ -121,7 +121,8 @@ function share(bin) {
   return bin && bin[1] ? bin[2] / bin[1] : null;
 }
 
-/** A line at the chosen capacity, with its number at `side`. @param {number|null} capacity @param {number[]} range of the axis @param {'top'|'bottom'|null} side null: no number */
+/** A line at the chosen capacity, with its number at `side`.
+ * @param {number|null} capacity @param {number[]} range of the axis @param {'top'|'bottom'|null} side null: no number */
 function mark(capacity, range, side) {
   if (!capacity || log(capacity) > range[1]) return {};
   const late = log(capacity) > (range[0] + range[1]) / 2;

@@ -1,13 +1,13 @@
 /**
- * One chart of plotly as a part of the page: themed, resized, zoomed by buttons too, saved, and told as a table.
+ * One plotly chart as part of the page: themed, resized, zoomable by buttons, saved, and shown as a table.
  *
  * const plot = new Plot(root, { label: 'Bytes over steps', file: 'kvviz-memory' });
  * plot.table({ caption, headers: ['Step', 'Bytes'], rows: () => [[1, 46080]] });
  * plot.draw([{ type: 'scatter', x, y, line: { color: 'var(--k)' } }], { yaxis: { bytes: true, range: [0, capacity] } });
  *
- * `draw` may be called as often as numbers change; what a person zoomed to stays. Colours are named as in CSS
- * (`var(--k)`, `var(--k)/0.4`), and texts are never read as tags. An axis with `bytes: true` and a `range` has ticks in
- * KiB, MiB, GiB. Nothing moves by itself, so reduced motion changes nothing.
+ * Call `draw` whenever numbers change; the user's zoom stays. Colours are named as in CSS (`var(--k)`, `var(--k)/0.4`),
+ * and texts are never parsed as tags. An axis with `bytes: true` and a `range` has ticks in KiB, MiB, GiB. Charts don't
+ * animate, so reduced motion changes nothing.
  */
 import { plotTexts as t } from '../strings/plot.js';
 import { reasonOf } from './ask.js';
@@ -19,10 +19,12 @@ import { axesOf, byteTicks, fullLayout, themed } from './plot-theme.js';
 /** @import { Numbers } from './plot-table.js' */
 /** @import { Parts } from './plot-theme.js' */
 /** @typedef {'png'|'svg'|'csv'|'json'} Format */
-/** `label`: what the chart shows, in words. `file`: name of saved files, without an ending. `onZoom`: a person chose another part;
- * a long series may be drawn anew with more points of what is `shown`.
- * `onPick`: a click on what is drawn, with its place on the horizontal axis.
- * @typedef {{label: string, file?: string, onZoom?: () => void, onPick?: (x: number) => void}} PlotOptions */
+/**
+ * `label`: description of the chart. `file`: name of saved files, without an extension. `onZoom`: called when the user
+ * chooses another range, so that a long series can be redrawn with more points of `shown`. `onPick`: called for a
+ * click in the chart, with its value on the horizontal axis.
+ * @typedef {{label: string, file?: string, onZoom?: () => void, onPick?: (x: number) => void}} PlotOptions
+ */
 
 const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', doubleClick: false, responsive: false, scrollZoom: false };
 const ZOOM = 1.6;
@@ -34,7 +36,7 @@ export class Plot {
   #plotly = null;
   /** @type {{traces: Parts[], layout: Parts}|null} */
   #drawn = null;
-  /** What a person zoomed to. @type {Record<string, [number, number]>} */
+  /** The range the user zoomed to. @type {Record<string, [number, number]>} */
   #view = {};
   /** @type {Numbers} */
   #numbers = { caption: '', headers: [], rows: () => [] };
@@ -70,7 +72,7 @@ export class Plot {
     return h('button', { type: 'button', class: 'small-button plot-button', 'aria-label': title ?? null, title: title ?? null, on: { click: run } }, text);
   }
 
-  /** Sizes, theme and print draw it again. */
+  /** Sizes, theme and print redraw it. */
   #watch() {
     const again = () => {
       this.palette.refresh();
@@ -95,7 +97,7 @@ export class Plot {
     await this.#redraw();
   }
 
-  /** The numbers of the chart, for the table, CSV and JSON. `rows` may be a function, called when they are wanted.
+  /** The numbers of the chart, for the table, CSV and JSON. `rows` can be a function, called when they are needed.
    * @param {Numbers} numbers */
   table(numbers) {
     this.#numbers = numbers;
@@ -170,12 +172,12 @@ export class Plot {
     this.#chosen();
   }
 
-  /** The part of the horizontal axis that a person chose, or null for all of it. @returns {[number, number]|null} */
+  /** The range of the horizontal axis that the user chose, or null for all of it. @returns {[number, number]|null} */
   get shown() {
     return this.#view.xaxis ?? null;
   }
 
-  /** Is plotly there? Before, a drawing waits for its script. */
+  /** Whether plotly is loaded. Until then, a drawing waits for its script. */
   get isReady() {
     return this.#plotly !== null;
   }
@@ -196,13 +198,13 @@ export class Plot {
     this.#chosen();
   }
 
-  /** The whole chart again. */
+  /** Resets the zoom. */
   reset() {
     this.#view = {};
     this.#chosen();
   }
 
-  /** Save it as a file. @param {Format} format */
+  /** Saves it as a file. @param {Format} format */
   async export(format) {
     if (format === 'csv') return saveText(`${this.file}.csv`, toCsv(this.#numbers), 'text/csv');
     if (format === 'json') return saveText(`${this.file}.json`, toJson(this.#numbers), 'application/json');
@@ -213,7 +215,7 @@ export class Plot {
     return saveUrl(`${this.file}.${format}`, await this.image(format));
   }
 
-  /** The chart as a picture on the page's ground, as a data address. @param {'png'|'svg'} format @returns {Promise<string>} */
+  /** The chart as a picture on the page's background, as a data URL. @param {'png'|'svg'} format @returns {Promise<string>} */
   async image(format) {
     const plotly = (this.#plotly ??= await loadPlotly());
     const { clientWidth: width, clientHeight: height } = this.area;

@@ -10,7 +10,7 @@ import { lossyLanes, series } from './model.js';
 /** @import { Lane, Lanes } from './model.js' */
 
 const t = texts.compare.charts;
-/** Smaller distances stand on the lowest line. */
+/** Smaller distances are drawn on the lowest line. */
 const KL_FLOOR = 1e-5;
 
 const KINDS = {
@@ -62,7 +62,8 @@ export class CompareCharts {
   }
 }
 
-/** Which closed form a line follows, if it does. @param {{values: readonly number[]}} line @param {number} prompt @param {number} numNew @returns {string} */
+/** The closed form that a line follows, if any.
+ * @param {{values: readonly number[]}} line @param {number} prompt @param {number} numNew @returns {string} */
 function formOf({ values }, prompt, numNew) {
   const last = values[values.length - 1];
   const { cached, none } = closedForms(prompt, numNew);

@@ -1,6 +1,6 @@
 /**
- * How far each lossy lane's K and V are from the reference's: layers by KV heads, K and V side by side, each lane on a
- * scale of its own, for their errors differ by orders of magnitude; a bar below each map compares the scales.
+ * The error of each lossy lane's K and V: layers by KV heads, K and V side by side. Each lane has its own scale,
+ * because the errors differ by orders of magnitude; a bar below each map compares the scales.
  */
 import { h, replace, setText } from '../../ui/dom.js';
 import { fill, percent } from '../../ui/format.js';
@@ -56,7 +56,8 @@ export class CompareErrors {
       h('p', { class: 'small-note compare-largest' }, h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }), fill(t.largest, { max: percent(largest) })));
   }
 
-  /** One cell a pixel, blown up by the style sheet; layer 0 at the bottom. @param {readonly (readonly number[])[]} map @param {number} most @returns {HTMLCanvasElement} */
+  /** One cell per pixel, enlarged by the stylesheet; layer 0 at the bottom.
+   * @param {readonly (readonly number[])[]} map @param {number} most @returns {HTMLCanvasElement} */
   #map(map, most) {
     const heads = map[0]?.length ?? 1;
     const canvas = h('canvas', { class: 'compare-map-cells', width: heads, height: map.length, 'aria-hidden': 'true', style: { '--heads': heads, '--layers': map.length } });

@@ -1,4 +1,4 @@
-/** The lanes of a run side by side, or the form that starts such a run. Everything is a function of the world at the cursor. */
+/** The lanes of a run side by side, or the form that starts one. Everything is a function of the world at the cursor. */
 import { latestRun } from '../../core/lane-figures.js';
 import { SizeWatch } from '../../ui/canvas.js';
 import { h, replace, setAttribute, setText } from '../../ui/dom.js';
@@ -19,19 +19,19 @@ import { describeLanes } from './text.js';
 /** @import { Lanes } from './model.js' */
 
 const t = texts.compare;
-/** Below this width the parts stand one below the other. */
+/** Below this width, the parts are stacked. */
 const WIDE_EM = 62;
 const TELL_MS = 200;
 
 export class CompareLanes {
-  /** The form is open although lanes run. */
+  /** The form is open although there are lanes. */
   changing = false;
-  /** Two columns stand side by side. */
+  /** Two columns are side by side. */
   wide = false;
   /** @type {Lanes|null} */
   lanes = null;
   key = '';
-  /** While time runs fast, figures and charts follow at this pace. */
+  /** During fast playback, figures and charts update at this rate. */
   toldAt = -Infinity;
   timer = 0;
 
@@ -123,7 +123,7 @@ export class CompareLanes {
     this.claims.update(lanes);
   }
 
-  /** Before the first token: what each lane is. @param {Lanes} lanes */
+  /** Before the first token: a description of each lane. @param {Lanes} lanes */
   #lineUp({ lanes, key }) {
     if (this.lineUp.dataset.of === key) return;
     this.lineUp.dataset.of = key;

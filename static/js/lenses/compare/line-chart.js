@@ -1,13 +1,14 @@
-/** Lines over new tokens for plotly: a hue, a dash and a mark for each lane, and one name for lines that follow the same form. */
+/** Lines over new tokens for plotly: a hue, a dash and a mark per lane, and one name for lines that follow the same closed form. */
 import { fill } from '../../ui/format.js';
 import { texts } from '../shared/texts.js';
 import { niceTop } from './model.js';
 /** @import { Plot } from '../../ui/plot.js' */
 /** `log`: the lowest value of a logarithmic scale. @typedef {{title: string, log?: number, format: (value: number) => string}} Kind */
-/** `values[i]` is that of token `first + i`; `note` says which form the line follows. @typedef {{lane: number, name: string, first: number, values: readonly number[], note?: string}} Line */
+/** `values[i]` belongs to token `first + i`; `note` names the closed form of the line.
+ * @typedef {{lane: number, name: string, first: number, values: readonly number[], note?: string}} Line */
 
 const t = texts.compare.charts;
-/** As `lane-mark.js` has the forms. */
+/** The shapes of `lane-mark.js` in plotly. */
 const MARKS = ['line-ew-open', 'diamond', 'triangle-up', 'square'];
 const DASHES = ['2px,3px', 'solid', '7px,3px', '1.5px,3px'];
 

@@ -1,18 +1,16 @@
-/** What the parts of the compare lens show of a world: its lanes with what was measured of each so far. Pure. */
+/** The lanes of a world with their measurements so far. Pure. */
 import { figuresOf, lagging } from '../../core/lane-figures.js';
 /** @import { Header, World, Request, LaneRun, LaneHeader } from '../../core/types.d.ts' */
 /** @import { LaneMeasured } from '../../core/events.d.ts' */
 /** @import { LaneFigures } from '../../core/lane-figures.js' */
 
-/**
- * One lane. Of `measured` the first `count` belong to the state; `title` tells lanes of the same kind apart.
+/** One lane. The first `count` of `measured` belong to the state; `title` distinguishes lanes of the same kind.
  * @typedef {object} Lane
  * @property {number} index @property {LaneHeader} header @property {string} title @property {readonly LaneMeasured[]} measured @property {number} count
  * @property {LaneFigures|null} figures
- * @property {import('../../core/events.d.ts').LaneErrorsMeasured|null} errors @property {import('../../core/events.d.ts').NeedleSought|null} needle
- */
+ * @property {import('../../core/events.d.ts').LaneErrorsMeasured|null} errors @property {import('../../core/events.d.ts').NeedleSought|null} needle */
 
-/** `count` tokens are measured in all lanes, of `planned`; a lane that has stopped has fewer.
+/** `count` of `planned` tokens are measured in all lanes; a lane that has stopped has fewer.
  * @typedef {{lanes: readonly Lane[], request: Request|null, run: LaneRun|null, count: number, planned: number, key: string}} Lanes */
 
 /** @param {Header} header @param {World} world @param {LaneRun|null} run @param {number|null} last position of its last token, when it is known
@@ -30,7 +28,7 @@ export function lanesAt(header, world, run, last) {
   return { lanes, request, run, count: upTo, planned, key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
 }
 
-/** Lanes that change what the model says. @param {Lanes} lanes @returns {Lane[]} */
+/** Lanes that change the output. @param {Lanes} lanes @returns {Lane[]} */
 export function lossyLanes({ lanes }) {
   return lanes.filter((lane) => !lane.header.exact && lane.index > 0);
 }
@@ -38,7 +36,7 @@ export function lossyLanes({ lanes }) {
 /** @type {WeakMap<readonly LaneMeasured[], Map<string, number[]>>} */
 const knownSeries = new WeakMap();
 
-/** A measure of all tokens of a lane so far. What is given back may grow with the next call, so it is to be read at once.
+/** One measurement of all tokens of a lane so far. The returned list may grow with the next call, so read it at once.
  * @param {Lane} lane @param {string} name of the measure @param {(one: LaneMeasured) => number} value @param {number} [from] @returns {readonly number[]} */
 export function series(lane, name, value, from = 0) {
   let known = knownSeries.get(lane.measured);
@@ -50,7 +48,7 @@ export function series(lane, name, value, from = 0) {
   return list.length === length ? list : list.slice(0, length);
 }
 
-/** A round number above. @param {number} value @returns {number} */
+/** The next larger round number. @param {number} value @returns {number} */
 export function niceTop(value) {
   if (!(value > 0)) return 0;
   const unit = 10 ** Math.floor(Math.log10(value));

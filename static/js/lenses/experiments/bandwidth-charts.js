@@ -1,23 +1,21 @@
-/** The two charts of the bandwidth view for plotly: bytes read by one model, tokens per second at most of all. */
+/** The two charts of the bandwidth view for plotly: bytes read by one model, and the maximum tokens per second of all models. */
 import { experiments } from '../../strings/experiments.js';
 import { count, fill, makersBytes, thousands, three } from '../../ui/format.js';
 import { roundBytes, roundCount } from './bandwidth-figures.js';
 
-/**
- * What `GET api/bandwidth` answers; see kvviz/web/calculator_routes.py.
+/** The response of `GET api/bandwidth`; see kvviz/web/calculator_routes.py.
  * @typedef {{context: number, weight_bytes: number, cache_bytes: number, step_us: number, tokens_per_s: number}} StepBound
  * @typedef {{model_id: string, name: string, source: string, checked: string|null, stored_bytes: number, weight_bytes: number, is_mixture: boolean,
  *   bytes_per_token: number, max_context: number, crossing: number|null, capacity: number|null, points: StepBound[]}} ModelBound
  * @typedef {{card: {card_id: string, name: string, memory_bytes: number, bandwidth: number, source: string, checked: string}, cards: {card_id: string, name: string}[],
- *   can_measure: boolean, dtype: string, dtypes: string[], batch: number, max_batch: number, models: ModelBound[]}} Bandwidth
- */
+ *   can_measure: boolean, dtype: string, dtypes: string[], batch: number, max_batch: number, models: ModelBound[]}} Bandwidth */
 /** A measured step. @typedef {{context: number, us: number}} Measured */
 /** @typedef {{label: string, traces: Record<string, any>[], layout: Record<string, any>}} Chart */
 
 const t = experiments.bandwidth;
-/** A crossing so many times beyond the model's limit is still drawn. */
+/** A crossing up to this many times beyond the model's limit is still drawn. */
 const FAR = 32;
-/** Room of a tick on the horizontal axis, in px. */
+/** Width of a tick on the horizontal axis, in px. */
 const TICK = 46;
 const FORMS = ['circle', 'square', 'diamond', 'triangle-up'];
 
@@ -83,7 +81,7 @@ export function speedChart(data, chosen, context, measured, width) {
 
 const RING = { symbol: 'circle-open', size: 13, color: 'var(--ink)', line: { width: 2, color: 'var(--ink)' } };
 
-/** How a text stands at a share of the width. @param {number} share */
+/** The anchor of a text at a share of the width. @param {number} share */
 function anchorAt(share) {
   return share < 0.3 ? 'left' : share > 0.7 ? 'right' : 'center';
 }
@@ -108,7 +106,8 @@ function upright(x, dash = 'solid') {
   return { type: 'line', x0: x, x1: x, yref: 'paper', y0: 0, y1: 1, layer: 'below', line: { color: 'var(--line-strong)', width: 1, dash } };
 }
 
-/** Two logarithmic axes: ticks at powers of two below, at powers of ten beside. @param {[number, number]} x @param {[number, number]} y @param {(value: number) => string} said of `y` @param {number} width @param {Record<string, any>} more */
+/** Two logarithmic axes, with ticks at powers of two below and at powers of ten on the side.
+ * @param {[number, number]} x @param {[number, number]} y @param {(value: number) => string} said of `y` @param {number} width @param {Record<string, any>} more */
 function layoutOf(x, y, said, width, more) {
   const powers = (/** @type {number} */ base, /** @type {[number, number]} */ [low, high], /** @type {(value: number) => string} */ text, /** @type {number} */ most) => {
     const [first, last] = [Math.ceil(Math.log(low) / Math.log(base) - 1e-9), Math.floor(Math.log(high) / Math.log(base) + 1e-9)];

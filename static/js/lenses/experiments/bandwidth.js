@@ -1,6 +1,6 @@
 /**
- * The bandwidth experiment: what a decode step must read, and so how fast it can be at most, on a named card, for this
- * run's model and for three big ones. All figures come from the server (kvviz/memory); the page only draws them.
+ * The bandwidth experiment: the bytes that a decode step must read, and so its maximum speed on a chosen GPU, for this
+ * run's model and three large ones. All figures come from the server (kvviz/calculator); the page only draws them.
  */
 import { experiments } from '../../strings/experiments.js';
 import { ask, reasonOf } from '../../ui/ask.js';
@@ -17,7 +17,7 @@ const HERE = 'here';
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const MAX_MEASURED = 400;
 
-/** What was chosen last, so that coming back finds it. */
+/** The last choices, kept for the next visit. */
 const chosen = { card: 'h100', dtype: 'bf16', batch: 1, model: 'llama-3.1-8b', context: 65_536 };
 
 /** @type {import('../../core/types.d.ts').CreateLens} */
@@ -28,7 +28,7 @@ export function create(root, ctx) {
 class BandwidthView {
   /** @type {Bandwidth|null} */
   data = null;
-  /** What the server was asked last, and what `data` answers. */
+  /** The last request to the server, which `data` answers. */
   asked = '';
   answered = '';
   /** What is drawn. */
@@ -91,7 +91,7 @@ class BandwidthView {
     if (model) this.#choose({ context: model.points[Number(this.context.value)].context });
   }
 
-  /** A click into a chart chooses the nearest context. @param {number} value */
+  /** A click in a chart chooses the nearest context. @param {number} value */
   #pick(value) {
     const far = (/** @type {number} */ context) => Math.abs(Math.log(context / value));
     const contexts = this.#model()?.points.map((point) => point.context) ?? [];
@@ -103,7 +103,7 @@ class BandwidthView {
     return this.data?.models.find((model) => model.model_id === chosen.model) ?? this.data?.models[0] ?? null;
   }
 
-  /** Ask the server when something else is wanted than it last answered. */
+  /** Asks the server if the choices have changed since the last response. */
   #fetch() {
     const { log } = this.ctx;
     const query = new URLSearchParams({ card: chosen.card, dtype: chosen.dtype, batch: String(chosen.batch) });
@@ -193,7 +193,7 @@ class BandwidthView {
     replace(this.notes, notes.map((note) => h('p', {}, note)));
   }
 
-  /** What the marks mean. @param {Bandwidth} data @param {number} numMeasured */
+  /** The legend. @param {Bandwidth} data @param {number} numMeasured */
   #keyOf(data, numMeasured) {
     const marks = [h('span', { class: 'exp-mark exp-mark-ring' }, t.ringKey)];
     if (data.models.some((model) => model.capacity !== null && model.capacity < model.max_context)) marks.push(h('span', { class: 'exp-mark exp-mark-dashed' }, t.dashedKey));
@@ -201,7 +201,7 @@ class BandwidthView {
     replace(this.key, marks);
   }
 
-  /** Steps of this run, up to the cursor, that decoded as many sequences as were chosen, and nothing else. @returns {Measured[]} */
+  /** Steps of this run, up to the cursor, that decoded exactly the chosen number of sequences and nothing else. @returns {Measured[]} */
   #measured() {
     const { log } = this.ctx;
     /** @type {Measured[]} */

@@ -1,4 +1,4 @@
-/** Times to first token as strips of marks, one row per kind of probe: form tells the kinds apart, place the time. */
+/** Times to first token as strips of marks, one row per kind of probe: the shape shows the kind, the position the time. */
 import { experiments } from '../../strings/experiments.js';
 import { fill } from '../../ui/format.js';
 import { time } from './bandwidth-figures.js';
@@ -6,15 +6,13 @@ import { time } from './bandwidth-figures.js';
 /** @import { ProbeTimed } from '../../core/events.d.ts' */
 
 const t = experiments.timing;
-/** Lanes of marks in a row, above its line; more of them stand closer. */
+/** Lanes of marks in a row, above its line; more lanes are closer together. */
 const LANES = 6;
-/** A mark and the gap beside it, in px. */
+/** A mark and the gap next to it, in px. */
 const MARK = 11;
 
-/**
- * Marks beside each other where they would overlap: each takes the lowest free lane.
- * @param {readonly ProbeTimed[]} probes @param {number} sizeUs of a mark @returns {{probe: ProbeTimed, lane: number}[]} by time
- */
+/** Marks that would overlap are stacked: each takes the lowest free lane.
+ * @param {readonly ProbeTimed[]} probes @param {number} sizeUs of a mark @returns {{probe: ProbeTimed, lane: number}[]} by time */
 export function stack(probes, sizeUs) {
   /** @type {number[]} the last mark in each lane */
   const ends = [];
@@ -26,7 +24,8 @@ export function stack(probes, sizeUs) {
   });
 }
 
-/** For plotly: places on the horizontal axis are milliseconds, rows are whole numbers on the other. @param {Attack} attack @param {number} width in px @param {number} em */
+/** For plotly: the horizontal axis is in milliseconds, rows are whole numbers on the vertical axis.
+ * @param {Attack} attack @param {number} width in px @param {number} em */
 export function timingPlot(attack, width, em) {
   const ms = (/** @type {number} */ us) => us / 1000;
   const highUs = Math.max(...attack.probes.map((probe) => probe.first_token_us), 1) * 1.06;
@@ -70,7 +69,7 @@ export function timingPlot(attack, width, em) {
   };
 }
 
-/** A guess that was right is filled; the attacker's own prompts are triangles, up for the ones sent again. @param {ProbeTimed} probe */
+/** A right guess is filled; the attacker's own prompts are triangles, pointing up when sent again. @param {ProbeTimed} probe */
 function formOf({ says_secret, is_secret, num_hit_tokens }) {
   if (says_secret === null) return num_hit_tokens > 0 ? 'triangle-up' : 'triangle-down-open';
   return is_secret ? 'circle' : 'circle-open';

@@ -1,6 +1,6 @@
 /**
- * The timing experiment: one tenant guesses what another has asked, from the time to first token alone. All that is shown
- * is read out of `probe_timed` events up to the cursor.
+ * The timing experiment: one tenant guesses another's prompt from the time to first token alone. Everything shown
+ * comes from `probe_timed` events up to the cursor.
  */
 import { experiments } from '../../strings/experiments.js';
 import { reasonOf } from '../../ui/ask.js';
@@ -16,7 +16,7 @@ import { timingPlot } from './timing-plot.js';
 
 const t = experiments.timing;
 
-/** How runs that this window has seen ended, so that both can be compared: by whether the cache was shared.
+/** The results of runs that this window has shown, by whether the cache was shared, so that both can be compared.
  * @type {Map<boolean, {logId: string|null, accuracy: number, num: number}>} */
 const seen = new Map();
 
@@ -95,7 +95,7 @@ class TimingView {
     this.#table();
   }
 
-  /** What runs of the other kind came to. */
+  /** The result of the last run of the other kind. */
   #remember() {
     const { shared, accuracy, numGuesses } = this.attack;
     const { logId } = this.ctx.log;
@@ -107,7 +107,7 @@ class TimingView {
     setText(this.before, other && other.logId !== logId ? fill(t.before, { how: shared ? t.how.isolated : t.how.shared, percent: percent(other.accuracy), n: other.num }) : '');
   }
 
-  /** What the attacker saw of the last probe, what it concluded, and what was true. */
+  /** The last probe: what the attacker saw, what it concluded, and the truth. */
   #last() {
     const { last } = this.attack;
     if (!last) return;
