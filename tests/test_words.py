@@ -27,6 +27,8 @@ TEXTS = [
     *sorted((ROOT / "templates").glob("*.html")),
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "static" / "js" / "LAYERS.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
@@ -70,6 +72,33 @@ def test_no_banned_phrase_in_python(package: Path) -> None:
         (path.name, number, hit[0])
         for path in sorted(package.glob("*.py"))
         for number, text in python_texts(path)
+        for hit in BANNED.finditer(text)
+    ]
+    assert found == []
+
+
+COMMENT = re.compile(r"/\*(.*?)\*/|(?<![:'\"`])//([^\n]*)", re.DOTALL)
+#: Code, types, and names of parameters and custom properties, whose words are free.
+NAMES = re.compile(r"`[^`]*`|@(param|property|typedef|type|returns|import)\b\s*(\{[^*]*\})?\s*\[?\w*|--[\w-]+")
+
+
+def comments_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of every comment of a script or stylesheet."""
+    source = path.read_text(encoding="utf-8")
+    return [
+        (source.count("\n", 0, comment.start()) + 1, NAMES.sub(" ", comment[1] or comment[2] or ""))
+        for comment in COMMENT.finditer(source)
+    ]
+
+
+@pytest.mark.parametrize("folder", ["js", "css"])
+def test_no_banned_phrase_in_comments_of_the_page(folder: str) -> None:
+    paths = [path for path in sorted((ROOT / "static" / folder).rglob("*")) if path.suffix in (".css", ".js", ".ts")]
+    assert len(paths) > 10
+    found = [
+        (str(path.relative_to(ROOT)), number, hit[0])
+        for path in paths
+        for number, text in comments_of(path)
         for hit in BANNED.finditer(text)
     ]
     assert found == []

@@ -148,7 +148,7 @@ export class NumbersPanel {
   }
 }
 
-/** The numbers of a model as they would be typed: of its group without a window, or of its largest.
+/** A model's numbers, as a user would type them: of its group without a window, or of its largest.
  * @param {Model|null} model @param {Partial<{kv_heads: number, window: number}>} [changes] @returns {OwnModel} */
 export function numbersOf(model, changes = {}) {
   const groups = model?.layer_groups ?? [];

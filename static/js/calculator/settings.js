@@ -139,7 +139,7 @@ function scaled(value, factor) {
   return value === null ? null : Number((value * factor).toPrecision(12));
 }
 
-/** @param {string} text @returns {number|null} bytes of so many GiB */
+/** @param {string} text @returns {number|null} bytes of that many GiB */
 function gib(text) {
   const value = numberOf(text);
   return value === null ? null : Math.round(value * GIB);

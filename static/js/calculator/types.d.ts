@@ -1,4 +1,4 @@
-/** What the calculator of docs/memory.md is asked and answers, as the page uses it. */
+/** Requests and responses of the calculator (docs/memory.md), as far as the page uses them. */
 
 export type Asked = { model: string } | OwnModel;
 export type OwnModel = { name?: string; num_parameters?: number } & ({ config: string } | { geometry: Record<string, number> });
@@ -53,5 +53,5 @@ export type Model = {
 export type Answer = { settings: Settings; machine: Machine | null; models: [Model] };
 export type Fault = { code: string; message: string; details: Record<string, any> };
 
-/** What came last for one model; a fault stands beside the answer before it. */
+/** The last response for one model; an error is kept with the previous answer. */
 export type Reply = { answer: Answer | null; fault: Fault | null };

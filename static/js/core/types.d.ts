@@ -15,7 +15,7 @@ import type { Strings } from '../strings/main.js';
 
 export type { World, Candidate, Chunk, Event, EventRecord, Piece };
 
-/** What moved since a lens was last told: the folded world, the ui store, a frame that arrived, the stage's size,
+/** What has changed since a lens's last update: the folded world, the ui store, a frame that arrived, the stage's size,
  * the colours. */
 export type Dirty = 'world' | 'ui' | 'frame' | 'size' | 'theme';
 
@@ -64,17 +64,17 @@ export interface Header {
   policies: { prefix_cache: boolean; eviction: string; offload?: boolean };
   scheduler: { prefill_chunk: number; max_running: number; token_budget?: number | null; chunked_prefill?: boolean; order?: string; preemption?: string };
   seed: number;
-  /** The lanes of a comparison, lane 0 the reference; left out in other runs. */
+  /** The lanes of a comparison, lane 0 the reference; absent in other runs. */
   lanes?: LaneHeader[];
-  /** In the session of one lane: which it is, and the session of the comparison. */
+  /** In the session of one lane: the lane, and the session of the comparison. */
   lane?: LaneHeader;
-  /** What a live engine can compare. */
+  /** The lanes that a live engine offers. */
   lane_choices?: LaneChoice[];
 }
 
 export type LaneFamily = 'heads' | 'latent' | 'bits' | 'forgetting' | 'allocation';
 
-/** One lane of a comparison, as the header tells it. */
+/** One lane of a comparison, from the header. */
 export interface LaneHeader {
   index: number;
   name: string;
@@ -82,7 +82,7 @@ export interface LaneHeader {
   title: string;
   family: LaneFamily;
   about: string;
-  /** Does it compute what the reference computes? */
+  /** Whether it computes the same as the reference. */
   exact: boolean;
   options: Record<string, number>;
   bytes_per_token: number;
@@ -108,7 +108,7 @@ export interface LaneChoice {
   options: LaneOption[];
 }
 
-/** What the lanes did for one request. Of `measured[lane]`, which all folds of a log share, the first `counts[lane]` belong to
+/** Measurements of the lanes for one request. Of `measured[lane]`, which all folds of a log share, the first `counts[lane]` belong to
  * this world. */
 export interface LaneRun {
   readonly requestId: number;
@@ -119,7 +119,7 @@ export interface LaneRun {
   readonly needles: readonly (NeedleSought | null)[];
 }
 
-/** `preempted`: it lost its blocks and is computed again later; `swapped`: its entries lie in the host tier. */
+/** `preempted`: it lost its blocks and is recomputed later; `swapped`: its entries are in the host tier. */
 export type RequestState = 'waiting' | 'running' | 'preempted' | 'swapped' | 'finished';
 
 /** One entry of a host block: offset, request, position, seq of the write, token. */
@@ -132,7 +132,7 @@ export interface HostBlock {
   readonly entries: readonly HostEntry[];
 }
 
-/** One request of a world. `table[i]` is the physical block of logical block i, -1 where it was given back. */
+/** One request of a world. `table[i]` is the physical block of logical block i, -1 once it is released. */
 export interface Request {
   id: number;
   letter: string;
@@ -145,18 +145,18 @@ export interface Request {
   pieces: Piece[];
   promptLength: number;
   numComputed: number;
-  /** K/V computations of its own, those after a preemption counted again. */
+  /** Its K/V computations, including those repeated after a preemption. */
   numWritten: number;
   numHitTokens: number;
   windowStart: number;
   table: number[];
-  /** The table as it stood when the request ended; null before. */
+  /** The table when the request finished; null before. */
   lastTable: number[] | null;
   maxNewTokens: number;
   sampling: SamplingParams;
   finish: FinishReason | null;
   tokenHash: number;
-  /** Smaller goes first, when the scheduler goes by it. */
+  /** Lower numbers go first, with priority order. */
   priority: number;
   fork: ForkOrigin | null;
   numPreemptions: number;
@@ -191,7 +191,7 @@ export interface StepInfo {
   lookups: PrefixLookedUp[];
   shared: BlockShared[];
   evicted: BlockEvicted[];
-  /** Requests that were let in (again). */
+  /** Requests that were admitted, also after a preemption. */
   started: RequestStarted[];
   preempted: RequestPreempted[];
   forked: RequestForked[];
@@ -201,9 +201,9 @@ export interface StepInfo {
   offloaded: BlockOffloaded[];
   fetched: BlockFetched[];
   hostEvicted: HostEvicted[];
-  /** The head of the waiting line, when it was not let in. */
+  /** The head of the waiting queue, if it wasn't admitted. */
   blocked: Blocked | null;
-  /** Tokens that the step might compute at most. */
+  /** Maximum number of tokens in the step. */
   budget: number | null;
   allocated: BlockAllocated[];
   cached: BlockCached[];
@@ -211,19 +211,19 @@ export interface StepInfo {
   /** Of those: before the step's chunks were chosen (window, preemption, swap), and at its end. */
   releasedFirst: BlocksReleased[];
   releasedLast: BlocksReleased[];
-  /** `write_seq` of an entry is the `seq` of its `kv_written`: `writtenSeq[i]` goes with `written[i]`. */
+  /** `write_seq` of an entry is the `seq` of its `kv_written`: `writtenSeq[i]` belongs to `written[i]`. */
   written: KvWritten[];
   writtenSeq: number[];
   sampled: TokenSampled[];
   forgotten: KvForgotten[];
-  /** What the lanes of a comparison did in it. */
+  /** Measurements of the lanes of a comparison in the step. */
   lanes: LaneMeasured[];
   finished: RequestFinished[];
   end: StepFinished | null;
   events: Event[];
 }
 
-/** What is on screen: position `position` (settled when `step` is null) or the way from it to the next. */
+/** The state on screen: position `position` (at rest if `step` is null), or the transition to the next. */
 export interface Scene {
   before: World;
   after: World;
@@ -232,7 +232,7 @@ export interface Scene {
   position: number;
 }
 
-/** Where a step's progress 0-1 divides. Each part is [from, to]. */
+/** The phases of a step's progress 0-1. Each is [from, to]. */
 export interface Phases {
   /** Lookup, hits, evictions, allocations. */
   blocks: readonly [number, number];
@@ -240,7 +240,7 @@ export interface Phases {
   layers: readonly [number, number];
   /** The sampled token drops onto the tape. */
   sample: readonly [number, number];
-  /** Finish and release: blocks fall to count 0. */
+  /** Finish and release: blocks reach count 0. */
   release: readonly [number, number];
   /** Milliseconds at 1×. */
   duration: number;
@@ -292,7 +292,7 @@ export interface Pack {
 
 export type PackArray = Uint8Array | Float32Array;
 
-/** Why a frame is not there. */
+/** Why a frame isn't available. */
 export interface Problem {
   code: string;
   message: string;
@@ -324,7 +324,7 @@ export interface Ctx {
   palette: Palette;
   log: Log;
   send(command: Command): Promise<any>;
-  /** Let the engine run at the speed of the page's control, which takes `speed` first when one is given; null: as fast as it can. */
+  /** Runs the engine at the speed of the page's control, which is set to `speed` first if one is given; null means no limit. */
   run(speed?: number|null): Promise<void>;
 }
 

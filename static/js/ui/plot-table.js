@@ -1,4 +1,4 @@
-/** The numbers of a chart as a table, CSV and JSON, and saving files. */
+/** A chart's numbers as a table, CSV and JSON, and saving files. */
 import { plotTexts as t } from '../strings/plot.js';
 import { h } from './dom.js';
 import { fill } from './format.js';

@@ -91,7 +91,7 @@ export class Plot {
     if (this.area.getAttribute('aria-label') !== label) this.area.setAttribute('aria-label', label);
   }
 
-  /** @param {Parts[]} traces @param {Parts} [layout] @returns {Promise<void>} when it is on screen; failures are told there */
+  /** @param {Parts[]} traces @param {Parts} [layout] @returns {Promise<void>} resolves when it is on screen; failures are shown there */
   async draw(traces, layout = {}) {
     this.#drawn = { traces, layout };
     await this.#redraw();

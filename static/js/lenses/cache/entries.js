@@ -29,10 +29,10 @@ export const ENTRY = /** @type {const} */ ({
  * @typedef {object} Entries
  * @property {Uint8Array} states one ENTRY per position
  * @property {number[]} table physical block by logical index, -1 where there is none
- * @property {boolean[]} kept per logical block: cached and nobody's
+ * @property {boolean[]} kept per logical block: cached and unused
  * @property {number} numTokens known tokens
- * @property {number} numStored entries that are there
- * @property {import('./gone.js').Gone|null} gone what was forgotten of it
+ * @property {number} numStored stored entries
+ * @property {import('./gone.js').Gone|null} gone dropped entries
  */
 
 /** @returns {Entries} */
@@ -41,7 +41,7 @@ function noEntries() {
 }
 
 /**
- * @param {World} world @param {Request|null} request @param {number} numShown positions to tell about
+ * @param {World} world @param {Request|null} request @param {number} numShown positions to describe
  * @param {number} freshFrom seq from which a write counts as the last step's
  * @param {number} endSeq seq after which a write cannot be the request's (Infinity while it runs)
  * @returns {Entries}

@@ -17,7 +17,7 @@ export class CompareSummary {
   /** First difference of each lane, for the buttons. @type {(number|null)[]} */
   firsts = [];
 
-  /** @param {(lane: number, index: number) => void} onFirst somebody wants to see a first difference */
+  /** @param {(lane: number, index: number) => void} onFirst called to show a first difference */
   constructor(onFirst) {
     this.onFirst = onFirst;
     this.root = h('ul', { class: 'compare-summary', 'aria-label': t.label });

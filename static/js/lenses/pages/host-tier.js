@@ -6,7 +6,7 @@ import { drawTile } from './tile.js';
 /** @import { Box } from './tile.js' */
 
 /** How many host blocks are shown: all, or up to the last one in use.
- * @param {PagesPicture} picture @param {number} size of the tier, 0 when it is not known */
+ * @param {PagesPicture} picture @param {number} size of the tier, 0 if unknown */
 export function hostCount(picture, size) {
   const last = Math.max(-1, ...picture.before.host.keys(), ...picture.middle.host.keys(), ...picture.after.host.keys());
   return Math.max(size, last + 1);

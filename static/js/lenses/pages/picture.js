@@ -12,7 +12,7 @@ import { clamp, span } from '../../ui/canvas.js';
  * @property {'blank'|'used'|'cached'} form
  * @property {readonly number[]} owners ids of requests
  * @property {number} filled slots that hold an entry
- * @property {number} fresh of those, the last so many are being written or were just written
+ * @property {number} fresh how many of those, at the end, are being written or were just written
  * @property {number} freshPart 0-1: share of the layers that have written them
  * @property {number} falling 0-1: how far cached content has fallen away
  * @property {number} ring 0-1: just changed

@@ -17,7 +17,7 @@
  * @property {number} depth 0 for the first block of a prompt
  * @property {number[]} tokens ids
  * @property {number[]} writers request that wrote each of them
- * @property {number} position of the first token, -1 when it is not known
+ * @property {number} position of the first token, -1 if unknown
  * @property {number} shared how many of its first tokens another branch has too
  * @property {number[]} owners requests that hold it
  * @property {number[]} ends requests whose last block it is
