@@ -27,6 +27,7 @@ class FixedRunner:
     window = None
     cache_keys = ("fixed",)
     max_positions = None
+    vocab_size = None
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         sample = Sample(token_id=7, candidates=[(7, 1.0)], code="greedy", num_considered=1)

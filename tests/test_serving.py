@@ -189,6 +189,30 @@ def test_wrong_forks_are_refused_in_a_sentence() -> None:
         engine.reprioritise(0, 10**9)
 
 
+def test_a_token_outside_the_vocabulary_is_refused_and_ends_no_request() -> None:
+    """It once reached the forward pass, which failed for every running request."""
+    model = small_model("llama")
+    vocab_size = model.get_input_embeddings().weight.shape[0]
+    instrumented = InstrumentedModel(model, name="llama", fingerprint="llama")
+    try:
+        run = BatchRun(instrumented, EngineConfig(block_size=4, num_blocks=32))
+        for seed in (1, 2):
+            run.engine.add_request(prompt_ids(6, seed=seed), max_new_tokens=6)
+        run.engine.step()
+        for wrong in (vocab_size, -1, 2**40):
+            with pytest.raises(RequestError, match=f"from 0 to {vocab_size - 1:,}"):
+                run.engine.fork(0, 6, wrong)
+            with pytest.raises(RequestError, match=f"from 0 to {vocab_size - 1:,}"):
+                run.engine.add_request([1, wrong], max_new_tokens=2)
+        run.engine.fork(0, 6, vocab_size - 1)
+        while run.engine.step():
+            pass
+    finally:
+        instrumented.close()
+    finished = [event for event in run.events if event.type == "request_finished"]
+    assert [event.reason.code for event in finished] == ["length"] * 3
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

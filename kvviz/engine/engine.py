@@ -139,12 +139,7 @@ class Engine:
         token_ids = _whole_numbers(token_ids)
         if not token_ids:
             raise RequestError("The prompt is empty; enter at least one word.", code="empty_prompt")
-        if not 0 <= min(token_ids) <= max(token_ids) <= MAX_TOKEN_ID:
-            raise RequestError(
-                f"Token ids must be from 0 to {MAX_TOKEN_ID} (got {min(token_ids)} to {max(token_ids)}); use ids of "
-                "the model's vocabulary.",
-                code="bad_tokens",
-            )
+        self._check_ids(token_ids)
         self._check_capacity(len(token_ids), max_new_tokens)
         request = Request(
             request_id=self.num_requests,
@@ -205,8 +200,8 @@ class Engine:
                 f"{parent.num_prompt_tokens} to {last} (got {position}).",
                 code="bad_position",
             )
-        if token_id is not None and not 0 <= token_id <= MAX_TOKEN_ID:
-            raise RequestError(f"Token ids must be from 0 to {MAX_TOKEN_ID} (got {token_id}).", code="bad_tokens")
+        if token_id is not None:
+            self._check_ids([token_id])
         if token_id is not None and token_id in parent.stop_token_ids:
             raise RequestError("That token ends the answer; choose another one.", code="bad_tokens")
         max_new_tokens = parent.max_new_tokens if max_new_tokens is None else max_new_tokens
@@ -327,6 +322,15 @@ class Engine:
                 self.host.state(),
             )
         )
+
+    def _check_ids(self, token_ids: Sequence[int]) -> None:
+        """Raise `RequestError` unless all ids are in the model's vocabulary."""
+        limit = (self.runner.vocab_size or MAX_TOKEN_ID + 1) - 1
+        wrong = next((token_id for token_id in token_ids if not 0 <= token_id <= limit), None)
+        if wrong is not None:
+            raise RequestError(
+                f"Token ids must be from 0 to {limit:,}, the model's vocabulary (got {wrong:,}).", code="bad_tokens"
+            )
 
     def _find(self, request_id: int) -> Request | None:
         return next((request for request in self.scheduler.live if request.request_id == request_id), None)

@@ -71,7 +71,8 @@ NOTHING_RUN = StepResult(samples=(), layers=(), layer_us=(), read_us=(), forward
 
 
 class Runner(Protocol):
-    """Computes steps and copies blocks. `window`, `cache_keys` and `max_positions` describe its model.
+    """Computes steps and copies blocks. `window`, `cache_keys`, `max_positions` and
+    `vocab_size` describe its model.
 
     The three copying methods copy all entries of whole blocks and return bytes and microseconds.
     """
@@ -87,6 +88,10 @@ class Runner(Protocol):
     @property
     def max_positions(self) -> int | None:
         """Maximum sequence length of the model, or None if unlimited."""
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Token ids of the model are below this number; None if it takes any."""
 
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         """Run one forward pass over all segments (at least one)."""

@@ -88,6 +88,12 @@ class ModelRunner:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return int(limit) if limit else None
 
+    @property
+    def vocab_size(self) -> int | None:
+        weight = self.model.get_input_embeddings().weight
+        assert isinstance(weight, torch.Tensor)
+        return weight.shape[0]
+
     def run(self, step: int, segments: Sequence[Segment]) -> StepResult:
         wanted = [segment.sampling is not None for segment in segments]
         self.sampled = {}

@@ -36,6 +36,7 @@ class CountingRunner(FakeRunner):
 
     cache_keys = ("fake",)
     max_positions = 4_096
+    vocab_size = None
     busy = threading.Lock()
 
     def __init__(self, forward_s: float) -> None:

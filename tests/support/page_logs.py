@@ -93,6 +93,7 @@ class FakeRunner:
     """Samples random tokens and writes nothing, for `num_layers` layers."""
 
     max_positions = None
+    vocab_size = None
     cache_keys = ("test",)
 
     def __init__(self, num_layers: int = 6, seed: int = 1, window: int | None = None) -> None:

@@ -46,6 +46,10 @@ class StubRunner:
     def max_positions(self) -> int | None:
         return 10_000
 
+    @property
+    def vocab_size(self) -> int | None:
+        return None
+
     def observe(self, event: Event) -> None:
         """Learn what the requests are made of, and blank the blocks that are handed out."""
         if isinstance(event, RequestAdded):
