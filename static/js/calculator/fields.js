@@ -35,10 +35,6 @@ class Field {
     if (message === null) this.control.removeAttribute('aria-invalid');
     else this.control.setAttribute('aria-invalid', 'true');
   }
-
-  get isFaulty() {
-    return !this.sentence.hidden;
-  }
 }
 
 export class NumberField extends Field {

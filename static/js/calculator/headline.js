@@ -29,7 +29,7 @@ export class Headline {
 
 /** @param {string} name @param {string} label @param {string} value @param {(string|Node)[]} below @param {string} [className] */
 function figure(name, label, value, below, className = '') {
-  return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', {}, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'note calc-below' }, line)));
+  return h('div', { class: `calc-figure ${className}`, data: { figure: name } }, h('dt', { class: 'note' }, label), h('dd', { class: 'calc-value' }, value), below.map((line) => h('dd', { class: 'note calc-below' }, line)));
 }
 
 /** The same size in other units. For a small size, the bytes are enough. @param {number} size @returns {string[]} */

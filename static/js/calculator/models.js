@@ -111,7 +111,7 @@ export class ModelsPanel {
     this.tabs.hidden = models.length < 2;
     this.more.hidden = models.length >= choices.max_models;
     replaceButtons(this.tabs, models.map((asked, index) => h('div', { class: 'calc-tab' },
-      h('button', { type: 'button', class: 'calc-tab-name', 'aria-pressed': String(index === chosen), on: { click: () => this.state.choose(index) } }, mark(index), h('span', {}, this.nameOf(index))),
+      h('button', { type: 'button', class: 'calc-tab-name', 'aria-pressed': String(index === chosen), on: { click: () => this.state.choose(index) } }, mark(index), h('span', { class: 'clip' }, this.nameOf(index))),
       h('button', { type: 'button', class: 'plain-button', 'aria-label': fill(t.model.remove, { name: this.nameOf(index) }), on: { click: () => this.state.remove(index) } }, '×'))));
   }
 

@@ -249,12 +249,6 @@ export class Frames {
       this.bytes -= old.bytes;
     }
   }
-
-  /** The live engine wrote more, so the norms of its request are stale. @param {number} requestId */
-  forgetNorms(requestId) {
-    this.packs.delete(`norms:${requestId}`);
-    this.problems.delete(`norms:${requestId}`);
-  }
 }
 
 /** The part of a URL that names the request. @param {number|null} request @returns {string} */

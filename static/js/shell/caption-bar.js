@@ -24,8 +24,8 @@ export class CaptionBar {
     this.hint = h('p', { class: 'caption-hint' });
     this.prefill = figure();
     this.token = figure();
-    this.cache = figure('figure figure-cache');
-    this.work = figure('figure figure-work');
+    this.cache = figure('figure-cache');
+    this.work = figure('figure-work');
     this.workWith = h('span', {});
     this.workWithout = h('span', {});
     this.work.value.append(this.workWith, h('span', { class: 'counter-dot' }, ' · '), this.workWithout);
@@ -152,8 +152,8 @@ function momentOf(scene, moving) {
 }
 
 /** @param {string} [className] */
-function figure(className = 'figure') {
+function figure(className = '') {
   const value = h('span', { class: 'figure-value' });
   const label = h('span', { class: 'note figure-label' });
-  return { root: h('div', { class: className }, value, label), value, label };
+  return { root: h('div', { class: `column figure ${className}` }, value, label), value, label };
 }

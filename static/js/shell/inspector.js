@@ -34,7 +34,6 @@ export class Inspector {
     root.append(this.toggle, this.body);
     this.key = '';
     this.figureKey = '';
-    this.rendered = 0;
     this.lastRender = 0;
   }
 

@@ -30,8 +30,8 @@ export class Tape {
     this.counts = h('span', { class: 'tape-counts' });
     this.switches = h('span', { class: 'tape-switches', role: 'group', 'aria-label': ctx.strings.tape.follow });
     this.nowLabel = h('span', { class: 'tape-now' });
-    this.promptGroup = h('div', { class: 'tape-group tape-prompt' });
-    this.madeGroup = h('div', { class: 'tape-group tape-made' });
+    this.promptGroup = h('div', { class: 'column tape-group tape-prompt' });
+    this.madeGroup = h('div', { class: 'column tape-group tape-made' });
     this.promptChips = h('div', { class: 'tape-chips' });
     this.madeChips = h('div', { class: 'tape-chips' });
     this.promptGroup.append(this.promptChips, h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.prompt)));

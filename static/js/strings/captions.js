@@ -116,7 +116,6 @@ export const captions = {
     short: 'First token after {hit}; without the hit, {miss} (measured).',
     long: 'The first token of {request} took {hit}. With a fresh [salt], the same {count} tokens had no hit and took {miss}, measured in a separate pool on this machine.',
   },
-  miss_none: { short: '', long: '' },
   wrong: { short: 'This picture is wrong from step {step} on.', long: 'This picture is wrong from step {step} on: its digest differs from the engine’s. {what}' },
   empty: { short: 'The step computed nothing.', long: 'The step computed nothing.' },
   unknown: 'Step {step}.',

@@ -64,7 +64,6 @@ export const pagesLens = {
   legend: { own: 'one request', shared: 'shared', cached: 'free, still cached', blank: 'blank', label: 'Tile colours' },
   hostTitle: 'Host tier',
   hostCount: ['{swapped} blocks of swapped requests · {kept} of cached prefixes, of {n}', '{swapped} swapped · {kept} cached', '{swapped} + {kept} of {n}'],
-  hostNote: '{bytes} each way so far',
   tree: {
     title: 'Physical pool, by prefix', hint: ['each block follows the one its hash extends', 'each follows the one its hash extends'], blank: 'blank, not shown: {blank}',
     gone: 'evicted', host: 'host {host}', run: '{first} … {last} ({n})', users: '×{n}', hidden: '{n} more blocks don’t fit here',

@@ -57,7 +57,6 @@ export const shellTexts = {
     candidatesForced: 'request {letter}, position {position}: the token of the compared text; the first candidate is the lane’s own choice',
     candidatesSampled: 'request {letter}, position {position}: sampled from {n} tokens',
     candidatesNone: 'This log has no candidates for this token.',
-    promptToken: 'A prompt token: given, not generated.',
     special: 'special token',
     bytes: 'part of a character: bytes {hex}',
     chosen: 'chosen',
@@ -73,7 +72,6 @@ export const shellTexts = {
     failed: 'The {lens} lens could not be loaded: {message}. Reload the page, or choose another lens.',
     empty: 'Nothing is cached yet.',
     emptyAction: 'Play the first step',
-    emptyPrompt: 'Write a prompt',
   },
 
   inspector: {

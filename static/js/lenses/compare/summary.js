@@ -66,7 +66,7 @@ export class CompareSummary {
     replace(this.root, lanes.map((lane, i) => {
       const { value, unit, detail, badge, harm, needle, first } = this.cells[i];
       return h('li', { class: lane.index > 0 && !lane.header.exact ? 'summary-lane summary-lossy' : 'summary-lane', data: { lane: i } },
-        h('div', { class: 'clip summary-name', title: lane.header.about }, laneMark(lane.index), h('strong', {}, lane.title), h('code', {}, lane.header.spec)),
+        h('div', { class: 'clip summary-name', title: lane.header.about }, laneMark(lane.index), h('strong', {}, lane.title), h('code', { class: 'small-note' }, lane.header.spec)),
         h('div', { class: 'summary-cost' }, value, ' ', unit), detail,
         h('div', { class: 'summary-harm' }, needle, badge, ' ', harm, ' ', first));
     }));

@@ -167,7 +167,7 @@ export class CompareTape {
     this.labelKey = key;
     this.exact.hidden = !lanes.some((lane) => lane.index > 0 && lane.header.exact);
     replace(this.labels, lanes.map((lane) => h('div', { class: 'compare-label', style: { '--tape-row': `${this.tops[lane.index + 1] - this.tops[lane.index]}px` } },
-      h('div', { class: 'compare-label-name', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
+      h('div', { class: 'clip compare-label-name', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
   }
 
   /** Columns as wide as their widest token; known ones don't change. */
