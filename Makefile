@@ -1,8 +1,12 @@
 PYTHON ?= python3
 # The one version of TypeScript that checks the page's JSDoc types; used in development only.
 TYPESCRIPT = typescript@5.9.3
+# The one version of prettier that formats it.
+PRETTIER = prettier@3.10.1
 
-.PHONY: install run quick test prove check bench recordings generated
+SCRIPTS = 'static/js/**/*.js' 'tests/support/*.js'
+
+.PHONY: install run quick test prove format check bench recordings generated
 
 install:
 	$(PYTHON) -m pip install ".[dev]"
@@ -21,11 +25,16 @@ test:
 prove:
 	$(PYTHON) -m pytest --prove
 
+format:
+	$(PYTHON) -m ruff format
+	npx --yes --package $(PRETTIER) -- prettier --log-level warn --write $(SCRIPTS)
+
 check:
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy --strict kvviz
 	$(PYTHON) -m kvviz.log.schema --check
+	npx --yes --package $(PRETTIER) -- prettier --log-level warn --check $(SCRIPTS)
 	npx --yes --package $(TYPESCRIPT) -- tsc --project tsconfig.json
 
 bench:
