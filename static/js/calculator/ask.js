@@ -66,7 +66,12 @@ export class Asker {
 
 /** @param {string} body @param {AbortSignal} signal @returns {Promise<Reply>} */
 async function replyTo(body, signal) {
-  const response = await fetched(ADDRESS, { method: 'POST', body, signal, headers: { 'Content-Type': 'application/json' } });
+  const response = await fetched(ADDRESS, {
+    method: 'POST',
+    body,
+    signal,
+    headers: { 'Content-Type': 'application/json' },
+  });
   const found = await read(response);
   return response.ok ? { answer: found, fault: null } : { answer: null, fault: found };
 }

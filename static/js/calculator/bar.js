@@ -14,8 +14,11 @@ export function partsOf({ settings, machine, models: [model] }) {
   const all = machine.memory_bytes * settings.gpus;
   const free = found.kv_budget_bytes - found.batch_bytes;
   const parts = /** @type {Part[]} */ ([
-    { name: 'weights', bytes: found.weight_bytes }, { name: 'overhead', bytes: found.overhead_bytes }, { name: 'cache', bytes: found.batch_bytes },
-    { name: 'free', bytes: Math.max(0, free) }, { name: 'unused', bytes: all - found.usable_bytes },
+    { name: 'weights', bytes: found.weight_bytes },
+    { name: 'overhead', bytes: found.overhead_bytes },
+    { name: 'cache', bytes: found.batch_bytes },
+    { name: 'free', bytes: Math.max(0, free) },
+    { name: 'unused', bytes: all - found.usable_bytes },
   ]);
   if (free < 0) parts.push({ name: 'beyond', bytes: -free });
   return parts.filter((part) => part.bytes > 0);
@@ -27,26 +30,72 @@ export class Bar {
     this.strip = h('div', { class: 'calc-strip', 'aria-hidden': 'true' });
     this.keys = h('ul', { class: 'cluster calc-keys' });
     this.sentence = h('p', { class: 'note calc-split' });
-    this.element = h('section', { class: 'calc-bar', 'aria-label': t.bar.label }, this.title, this.strip, this.keys, this.sentence);
+    this.element = h(
+      'section',
+      { class: 'calc-bar', 'aria-label': t.bar.label },
+      this.title,
+      this.strip,
+      this.keys,
+      this.sentence,
+    );
   }
 
   /** @param {Answer} answer */
   update(answer) {
-    const { settings, machine, models: [model] } = answer;
+    const {
+      settings,
+      machine,
+      models: [model],
+    } = answer;
     const parts = partsOf(answer);
     this.strip.hidden = this.keys.hidden = parts.length === 0;
-    setText(this.title, machine ? fill(settings.gpus === 1 ? t.bar.title : t.bar.titleMany, { gpus: count(settings.gpus), card: machine.name, bytes: both(machine.memory_bytes * settings.gpus) }) : t.bar.none);
+    setText(
+      this.title,
+      machine
+        ? fill(settings.gpus === 1 ? t.bar.title : t.bar.titleMany, {
+            gpus: count(settings.gpus),
+            card: machine.name,
+            bytes: both(machine.memory_bytes * settings.gpus),
+          })
+        : t.bar.none,
+    );
     setText(this.sentence, splitText(answer));
     if (!machine || !model.capacity) return;
     const all = machine.memory_bytes * settings.gpus;
     const beyond = parts.find((part) => part.name === 'beyond')?.bytes ?? 0;
-    const scale = Math.max(all, model.capacity.weight_bytes + model.capacity.overhead_bytes + model.capacity.batch_bytes);
+    const scale = Math.max(
+      all,
+      model.capacity.weight_bytes + model.capacity.overhead_bytes + model.capacity.batch_bytes,
+    );
     const drawn = beyond ? overfull(parts, model.capacity.usable_bytes) : parts;
-    replace(this.strip, drawn.map(({ name, bytes }) => h('span', { class: `calc-part calc-part-${name}`, style: { '--share': bytes / scale } })),
-      beyond > 0 && h('span', { class: 'calc-line', style: { '--at': model.capacity.usable_bytes / scale } }));
-    replace(this.keys, parts.map(({ name, bytes }) => h('li', { data: { part: name } }, h('span', { class: `calc-key calc-part-${name}` }),
-      h('span', {}, fill(t.bar.parts[name === 'cache' && (model.fixed_state || model.indexer_bytes_per_token) ? 'more' : name], { dtype: settings.weights_dtype })), ' ',
-      h('b', { title: exact(bytes) }, both(bytes)), h('span', { class: 'calc-share' }, ` ${percent(bytes / all)}`))));
+    replace(
+      this.strip,
+      drawn.map(({ name, bytes }) =>
+        h('span', { class: `calc-part calc-part-${name}`, style: { '--share': bytes / scale } }),
+      ),
+      beyond > 0 && h('span', { class: 'calc-line', style: { '--at': model.capacity.usable_bytes / scale } }),
+    );
+    replace(
+      this.keys,
+      parts.map(({ name, bytes }) =>
+        h(
+          'li',
+          { data: { part: name } },
+          h('span', { class: `calc-key calc-part-${name}` }),
+          h(
+            'span',
+            {},
+            fill(
+              t.bar.parts[name === 'cache' && (model.fixed_state || model.indexer_bytes_per_token) ? 'more' : name],
+              { dtype: settings.weights_dtype },
+            ),
+          ),
+          ' ',
+          h('b', { title: exact(bytes) }, both(bytes)),
+          h('span', { class: 'calc-share' }, ` ${percent(bytes / all)}`),
+        ),
+      ),
+    );
   }
 }
 
@@ -78,8 +127,21 @@ function splitText({ settings, machine, models: [model] }) {
   if (settings.gpus > 1 && model.layer_groups.length) {
     const latent = model.layer_groups.some((group) => group.type === 'mla_latent');
     const heads = Math.min(...model.layer_groups.map((group) => group.kv_heads));
-    out.push(fill(latent ? t.bar.latent : found.copies > 1 ? t.bar.copies : t.bar.heads, { kept: count(found.kv_heads_per_gpu), heads: count(heads), copies: count(found.copies) }));
+    out.push(
+      fill(latent ? t.bar.latent : found.copies > 1 ? t.bar.copies : t.bar.heads, {
+        kept: count(found.kv_heads_per_gpu),
+        heads: count(heads),
+        copies: count(found.copies),
+      }),
+    );
   }
-  if (settings.prefix) out.push(fill(t.bar.prefix, { n: count(settings.prefix), once: both(found.shared_prefix_bytes), further: both(found.bytes_per_further_sequence) }));
+  if (settings.prefix)
+    out.push(
+      fill(t.bar.prefix, {
+        n: count(settings.prefix),
+        once: both(found.shared_prefix_bytes),
+        further: both(found.bytes_per_further_sequence),
+      }),
+    );
   return out.join(' ');
 }

@@ -23,7 +23,15 @@ function linesOf(replies, state) {
     if (!answer || !model) return [];
     const rest = weights ? (model.series.weight_bytes ?? 0) + answer.settings.overhead_bytes * answer.settings.gpus : 0;
     const points = over === 'context' ? model.series.over_context : model.series.over_batch;
-    return [{ index, name: model.name, x: points.map((point) => point[over] ?? 0), y: points.map((point) => rest + point.stored_bytes), rest }];
+    return [
+      {
+        index,
+        name: model.name,
+        x: points.map((point) => point[over] ?? 0),
+        y: points.map((point) => rest + point.stored_bytes),
+        rest,
+      },
+    ];
   });
 }
 
@@ -43,18 +51,52 @@ export class Chart {
     this.title = h('h2', { class: 'strong calc-sub' });
     this.root = h('div', { class: 'calc-plot' });
     this.plot = new Plot(this.root, { label: t.chart.label, file: 'kvviz-calculator' });
-    const options = h('div', { class: 'cluster calc-options' },
-      this.#toggle(t.chart.over, ['context', 'batch'], t.chart.overs, () => state.view.over, (over) => state.show({ over })),
-      this.#toggle(t.chart.scale, ['log', 'linear'], t.chart.scales, () => state.view.scale, (scale) => state.show({ scale })),
-      this.#toggle(t.chart.counted, ['cache', 'all'], t.chart.counts, () => (state.view.weights ? 'all' : 'cache'), (what) => state.show({ weights: what === 'all' })));
-    this.element = h('section', { class: 'calc-chart', 'aria-label': t.chart.label }, h('div', { class: 'cluster calc-chart-head' }, this.title, options), this.root);
+    const options = h(
+      'div',
+      { class: 'cluster calc-options' },
+      this.#toggle(
+        t.chart.over,
+        ['context', 'batch'],
+        t.chart.overs,
+        () => state.view.over,
+        (over) => state.show({ over }),
+      ),
+      this.#toggle(
+        t.chart.scale,
+        ['log', 'linear'],
+        t.chart.scales,
+        () => state.view.scale,
+        (scale) => state.show({ scale }),
+      ),
+      this.#toggle(
+        t.chart.counted,
+        ['cache', 'all'],
+        t.chart.counts,
+        () => (state.view.weights ? 'all' : 'cache'),
+        (what) => state.show({ weights: what === 'all' }),
+      ),
+    );
+    this.element = h(
+      'section',
+      { class: 'calc-chart', 'aria-label': t.chart.label },
+      h('div', { class: 'cluster calc-chart-head' }, this.title, options),
+      this.root,
+    );
   }
 
   /** Two buttons, one of them pressed.
    * @template {string} T @param {string} label @param {T[]} values @param {Record<T, string>} texts @param {() => T} read @param {(value: T) => void} write */
   #toggle(label, values, texts, read, write) {
-    const buttons = values.map((value) => h('button', { type: 'button', 'aria-pressed': String(read() === value), on: { click: () => write(value) } }, texts[value]));
-    this.state.changes.on(() => buttons.forEach((button, index) => button.setAttribute('aria-pressed', String(read() === values[index]))));
+    const buttons = values.map((value) =>
+      h(
+        'button',
+        { type: 'button', 'aria-pressed': String(read() === value), on: { click: () => write(value) } },
+        texts[value],
+      ),
+    );
+    this.state.changes.on(() =>
+      buttons.forEach((button, index) => button.setAttribute('aria-pressed', String(read() === values[index]))),
+    );
     return h('div', { class: 'calc-toggle', role: 'group', 'aria-label': label }, buttons);
   }
 
@@ -67,25 +109,50 @@ export class Chart {
     const shown = answer ?? replies.find((reply) => reply.answer)?.answer;
     if (!shown) return;
     const { settings } = shown;
-    setText(this.title, fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, { what: weights ? t.chart.withWeights : this.#counted(replies, settings.gpus), batch: count(settings.batch), context: count(settings.context) }));
+    setText(
+      this.title,
+      fill(over === 'context' ? t.chart.titleContext : t.chart.titleBatch, {
+        what: weights ? t.chart.withWeights : this.#counted(replies, settings.gpus),
+        batch: count(settings.batch),
+        context: count(settings.context),
+      }),
+    );
     this.plot.label = this.#inWords(lines, limit, settings[over]);
     this.plot.table({
-      caption: t.chart.table, headers: [t.chart.column[over], ...lines.map((line) => `${LETTERS[line.index]}: ${line.name}`)],
-      rows: rowsOf(lines), cell: (value, column) => (value === null ? '' : typeof value === 'number' ? (column === 0 ? count(value) : `${both(value)} (${count(value)})`) : value),
+      caption: t.chart.table,
+      headers: [t.chart.column[over], ...lines.map((line) => `${LETTERS[line.index]}: ${line.name}`)],
+      rows: rowsOf(lines),
+      cell: (value, column) =>
+        value === null
+          ? ''
+          : typeof value === 'number'
+            ? column === 0
+              ? count(value)
+              : `${both(value)} (${count(value)})`
+            : value,
     });
     void this.plot.draw(this.#traces(lines, settings[over], limit), this.#layout(lines, settings[over], limit, answer));
   }
 
   /** What the lines include besides K and V. @param {Reply[]} replies @param {number} gpus */
   #counted(replies, gpus) {
-    const more = replies.some(({ answer }) => answer?.models[0].fixed_state || answer?.models[0].indexer_bytes_per_token);
+    const more = replies.some(
+      ({ answer }) => answer?.models[0].fixed_state || answer?.models[0].indexer_bytes_per_token,
+    );
     const what = more ? t.chart.kept : t.chart.cache;
     return gpus > 1 ? fill(t.chart.onCards, { what, n: count(gpus) }) : what;
   }
 
   /** @param {Line[]} lines @param {number|null} limit @param {number} at */
   #inWords(lines, limit, at) {
-    const parts = lines.map((line) => fill(t.chart.point, { name: line.name, bytes: both(line.y[line.x.indexOf(at)] ?? 0), n: count(at), unit: t.chart.unit[this.state.view.over] }));
+    const parts = lines.map((line) =>
+      fill(t.chart.point, {
+        name: line.name,
+        bytes: both(line.y[line.x.indexOf(at)] ?? 0),
+        n: count(at),
+        unit: t.chart.unit[this.state.view.over],
+      }),
+    );
     if (limit !== null) parts.push(fill(t.chart.limitWords, { bytes: both(limit) }));
     return [t.chart.label, ...parts].join(' ');
   }
@@ -97,16 +164,32 @@ export class Chart {
       const chosen = line.index === this.state.chosen;
       const drawn = line.y.map((value) => (isLog && value <= 0 ? null : value));
       return {
-        type: 'scatter', mode: 'lines+markers', name: lines.length > 1 ? `${LETTERS[line.index]} ${line.name}` : line.name, x: line.x, y: drawn,
-        text: line.y.map((value) => both(value)), hovertemplate: '%{text}', line: { color: COLORS[line.index], dash: DASHES[line.index], width: chosen ? 3 : 2 },
+        type: 'scatter',
+        mode: 'lines+markers',
+        name: lines.length > 1 ? `${LETTERS[line.index]} ${line.name}` : line.name,
+        x: line.x,
+        y: drawn,
+        text: line.y.map((value) => both(value)),
+        hovertemplate: '%{text}',
+        line: { color: COLORS[line.index], dash: DASHES[line.index], width: chosen ? 3 : 2 },
         marker: { color: COLORS[line.index], size: line.x.map((value) => (value === at ? 11 : 4)) },
       };
     });
     if (limit === null || !lines.length) return traces;
     const ends = [Math.min(...lines.map((line) => line.x[0])), Math.max(...lines.map((line) => line.x.at(-1) ?? 0))];
-    return [...traces, {
-      type: 'scatter', mode: 'lines', x: ends, y: [limit, limit], name: t.chart.limit, hoverinfo: 'skip', showlegend: false, line: { color: 'var(--bad)', width: 2, dash: 'longdash' },
-    }];
+    return [
+      ...traces,
+      {
+        type: 'scatter',
+        mode: 'lines',
+        x: ends,
+        y: [limit, limit],
+        name: t.chart.limit,
+        hoverinfo: 'skip',
+        showlegend: false,
+        line: { color: 'var(--bad)', width: 2, dash: 'longdash' },
+      },
+    ];
   }
 
   /** @param {Line[]} lines @param {number} at @param {number|null} limit @param {Answer|null} answer */
@@ -119,15 +202,45 @@ export class Chart {
     const low = Math.min(high / 2, ...ys);
     const place = (/** @type {number} */ value) => (isLog ? Math.log10(value) : value);
     const name = answer?.models[0].name ?? '';
-    const text = limit === null ? fill(t.chart.noRoom, { name }) : fill(weights ? t.chart.usable : t.chart.room, { bytes: binary(limit), name });
+    const text =
+      limit === null
+        ? fill(t.chart.noRoom, { name })
+        : fill(weights ? t.chart.usable : t.chart.room, { bytes: binary(limit), name });
     const lacks = limit === null && Boolean(answer?.models[0].capacity);
     return {
-      showlegend: lines.length > 1, legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal' }, hovermode: 'x',
+      showlegend: lines.length > 1,
+      legend: { orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom', traceorder: 'normal' },
+      hovermode: 'x',
       margin: { t: lines.length > 1 ? 30 : 14 },
       xaxis: { title: { text: t.chart.column[over] }, ...axisX(xs, isLog, over) },
       yaxis: isLog ? axisY(low, high) : { bytes: true, range: [0, high] },
-      shapes: [{ type: 'line', x0: at, x1: at, yref: 'paper', y0: 0, y1: 1, line: { color: 'var(--line-strong)', width: 1, dash: 'dot' } }],
-      annotations: limit === null && !lacks ? [] : [{ xref: 'paper', x: 0.01, xanchor: 'left', yref: limit === null ? 'paper' : 'y', y: limit === null ? 1 : place(limit), yanchor: limit === null ? 'top' : 'bottom', text, showarrow: false, font: { color: 'var(--bad)' } }],
+      shapes: [
+        {
+          type: 'line',
+          x0: at,
+          x1: at,
+          yref: 'paper',
+          y0: 0,
+          y1: 1,
+          line: { color: 'var(--line-strong)', width: 1, dash: 'dot' },
+        },
+      ],
+      annotations:
+        limit === null && !lacks
+          ? []
+          : [
+              {
+                xref: 'paper',
+                x: 0.01,
+                xanchor: 'left',
+                yref: limit === null ? 'paper' : 'y',
+                y: limit === null ? 1 : place(limit),
+                yanchor: limit === null ? 'top' : 'bottom',
+                text,
+                showarrow: false,
+                font: { color: 'var(--bad)' },
+              },
+            ],
     };
   }
 }
@@ -142,7 +255,13 @@ function axisX(xs, isLog, over) {
   const step = Math.max(1, Math.ceil((last - first + 1) / MAX_TICKS));
   const tickvals = [];
   for (let power = first; power <= last; power += step) tickvals.push(2 ** power);
-  return { type: 'log', range: [Math.log10(low / 1.15), Math.log10(high * 1.15)], tickmode: 'array', tickvals, ticktext: tickvals.map(write) };
+  return {
+    type: 'log',
+    range: [Math.log10(low / 1.15), Math.log10(high * 1.15)],
+    tickmode: 'array',
+    tickvals,
+    ticktext: tickvals.map(write),
+  };
 }
 
 /** @param {number} high @param {(n: number) => string} write */
@@ -159,7 +278,13 @@ function axisY(low, high) {
   const step = Math.max(BYTE_POWER, Math.ceil((last - first + 1) / MAX_TICKS));
   const tickvals = [];
   for (let power = first; power <= last; power += step) tickvals.push(2 ** power);
-  return { type: 'log', range: [Math.log10(2 ** first), Math.log10(high)], tickmode: 'array', tickvals, ticktext: tickvals.map((value) => byteText(value)) };
+  return {
+    type: 'log',
+    range: [Math.log10(2 ** first), Math.log10(high)],
+    tickmode: 'array',
+    tickvals,
+    ticktext: tickvals.map((value) => byteText(value)),
+  };
 }
 
 /** Rows by x with a column per line; empty where a line has no point. @param {Line[]} lines @returns {(number|null)[][]} */

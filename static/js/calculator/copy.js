@@ -9,8 +9,34 @@ import { both, dollars, exact, rate } from './units.js';
 /** @typedef {'text'|'csv'|'json'|'link'} Format */
 
 const FORMATS = /** @type {Format[]} */ (['link', 'text', 'csv', 'json']);
-const SIZES = /** @type {const} */ (['bytes_per_token', 'marginal_bytes_per_token', 'total_bytes', 'total_bytes_blocks', 'total_bytes_window_ignored', 'uncompressed_bytes_per_token', 'indexer_bytes_per_token']);
-const FOUND = /** @type {const} */ (['usable_bytes', 'weight_bytes', 'overhead_bytes', 'kv_budget_bytes', 'bytes_per_sequence', 'bytes_per_further_sequence', 'shared_prefix_bytes', 'fixed_state_bytes', 'batch_bytes', 'kv_heads_per_gpu', 'copies', 'max_sequences', 'max_sequences_without_prefix', 'tokens', 'longest_context', 'tokens_per_s', 'cost_per_million_tokens']);
+const SIZES = /** @type {const} */ ([
+  'bytes_per_token',
+  'marginal_bytes_per_token',
+  'total_bytes',
+  'total_bytes_blocks',
+  'total_bytes_window_ignored',
+  'uncompressed_bytes_per_token',
+  'indexer_bytes_per_token',
+]);
+const FOUND = /** @type {const} */ ([
+  'usable_bytes',
+  'weight_bytes',
+  'overhead_bytes',
+  'kv_budget_bytes',
+  'bytes_per_sequence',
+  'bytes_per_further_sequence',
+  'shared_prefix_bytes',
+  'fixed_state_bytes',
+  'batch_bytes',
+  'kv_heads_per_gpu',
+  'copies',
+  'max_sequences',
+  'max_sequences_without_prefix',
+  'tokens',
+  'longest_context',
+  'tokens_per_s',
+  'cost_per_million_tokens',
+]);
 
 /** Browsers reject more than a hundred changes of the URL in half a minute. */
 const ADDRESS_MS = 350;
@@ -31,9 +57,18 @@ function csvOf(replies) {
   const answers = answersOf(replies);
   const settings = /** @type {(keyof import('./types.d.ts').Settings)[]} */ (Object.keys(answers[0]?.settings ?? {}));
   const rows = answers.map(({ settings: asked, models: [model] }) => [
-    model.name, model.kind, ...settings.map((name) => asked[name]), ...SIZES.map((name) => model[name]), model.fixed_state?.total_bytes ?? null,
-    ...FOUND.map((name) => model.capacity?.[name] ?? null)]);
-  return toCsv({ caption: '', headers: ['name', 'kind', ...settings, ...SIZES, 'fixed_state_total_bytes', ...FOUND], rows });
+    model.name,
+    model.kind,
+    ...settings.map((name) => asked[name]),
+    ...SIZES.map((name) => model[name]),
+    model.fixed_state?.total_bytes ?? null,
+    ...FOUND.map((name) => model.capacity?.[name] ?? null),
+  ]);
+  return toCsv({
+    caption: '',
+    headers: ['name', 'kind', ...settings, ...SIZES, 'fixed_state_total_bytes', ...FOUND],
+    rows,
+  });
 }
 
 /** The answer in sentences. @param {Reply[]} replies @param {string} link @returns {string} */
@@ -41,14 +76,33 @@ export function textOf(replies, link) {
   const parts = answersOf(replies).map(({ settings, machine, models: [model] }) => {
     const lines = [
       model.name,
-      fill(t.copy.total, { tokens: count(settings.context), batch: count(settings.batch), dtype: settings.dtype, both: both(model.total_bytes), exact: exact(model.total_bytes) }),
+      fill(t.copy.total, {
+        tokens: count(settings.context),
+        batch: count(settings.batch),
+        dtype: settings.dtype,
+        both: both(model.total_bytes),
+        exact: exact(model.total_bytes),
+      }),
       fill(t.copy.token, { both: both(model.bytes_per_token), exact: exact(model.bytes_per_token) }),
       ...model.layer_groups.map((group) => group.formula.text),
     ];
     const found = model.capacity;
     if (machine && found) {
-      lines.push(fill(t.copy.fits, { gpus: count(settings.gpus), card: machine.name, n: count(found.max_sequences), longest: found.longest_context === null ? t.head.unbounded : count(found.longest_context) }));
-      if (found.tokens_per_s !== null) lines.push(fill(t.copy.speed, { n: rate(found.tokens_per_s) }) + (found.cost_per_million_tokens === null ? '' : fill(t.copy.cost, { cost: dollars(found.cost_per_million_tokens) })));
+      lines.push(
+        fill(t.copy.fits, {
+          gpus: count(settings.gpus),
+          card: machine.name,
+          n: count(found.max_sequences),
+          longest: found.longest_context === null ? t.head.unbounded : count(found.longest_context),
+        }),
+      );
+      if (found.tokens_per_s !== null)
+        lines.push(
+          fill(t.copy.speed, { n: rate(found.tokens_per_s) }) +
+            (found.cost_per_million_tokens === null
+              ? ''
+              : fill(t.copy.cost, { cost: dollars(found.cost_per_million_tokens) })),
+        );
     }
     return lines.join('\n');
   });
@@ -65,8 +119,26 @@ export class CopyBar {
     this.say = say;
     this.link = location.href;
     this.note = h('p', { class: 'fine-note calc-hint', role: 'status', hidden: true });
-    this.buttons = FORMATS.map((format) => h('button', { type: 'button', class: 'small-button', data: { format }, title: t.copy.hints[format], 'aria-label': t.copy.hints[format], on: { click: () => void this.#copy(format) } }, t.copy.names[format]));
-    this.element = h('div', { class: 'cluster calc-copy', role: 'group', 'aria-label': t.copy.label }, h('span', { class: 'fine-note calc-hint' }, t.copy.label), this.buttons);
+    this.buttons = FORMATS.map((format) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'small-button',
+          data: { format },
+          title: t.copy.hints[format],
+          'aria-label': t.copy.hints[format],
+          on: { click: () => void this.#copy(format) },
+        },
+        t.copy.names[format],
+      ),
+    );
+    this.element = h(
+      'div',
+      { class: 'cluster calc-copy', role: 'group', 'aria-label': t.copy.label },
+      h('span', { class: 'fine-note calc-hint' }, t.copy.label),
+      this.buttons,
+    );
   }
 
   /** Writes the state to the URL, or reports that it doesn't fit. @param {string} query */
@@ -84,7 +156,12 @@ export class CopyBar {
   /** @param {Format} format */
   async #copy(format) {
     const replies = this.replies();
-    const text = { link: () => this.link, text: () => textOf(replies, this.link), csv: () => csvOf(replies), json: () => jsonOf(replies) }[format]();
+    const text = {
+      link: () => this.link,
+      text: () => textOf(replies, this.link),
+      csv: () => csvOf(replies),
+      json: () => jsonOf(replies),
+    }[format]();
     const done = await copied(text);
     const button = this.buttons[FORMATS.indexOf(format)];
     this.say(fill(done ? t.copy.done : t.copy.failed, { what: t.copy.names[format] }));

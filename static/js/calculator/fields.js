@@ -23,9 +23,14 @@ class Field {
     this.control = control;
     const described = hint ? `calc-${name}-hint calc-${name}-fault` : `calc-${name}-fault`;
     control.setAttribute('aria-describedby', described);
-    this.element = h('div', { class: 'field calc-field', data: { field: name } },
-      h('label', { for: control.id }, label, unit && h('span', { class: 'fine-note' }, ` ${unit}`)), control,
-      hint && h('p', { class: 'fine-note calc-hint', id: `calc-${name}-hint` }, hint), this.sentence);
+    this.element = h(
+      'div',
+      { class: 'field calc-field', data: { field: name } },
+      h('label', { for: control.id }, label, unit && h('span', { class: 'fine-note' }, ` ${unit}`)),
+      control,
+      hint && h('p', { class: 'fine-note calc-hint', id: `calc-${name}-hint` }, hint),
+      this.sentence,
+    );
   }
 
   /** Shows an error, or clears it with null. @param {string|null} message */
@@ -58,7 +63,14 @@ export class NumberField extends Field {
 
   #typed() {
     const { value } = this;
-    if (value === undefined) return this.fault(fill(t.fault.number, { label: this.options.label, expected: this.options.expected, text: said(this.input.value) }));
+    if (value === undefined)
+      return this.fault(
+        fill(t.fault.number, {
+          label: this.options.label,
+          expected: this.options.expected,
+          text: said(this.input.value),
+        }),
+      );
     this.fault(null);
     this.options.onValue(value);
   }
@@ -90,7 +102,11 @@ export class NumberField extends Field {
 export class ChoiceField extends Field {
   /** @param {{name: string, label: string, choices: [string, string][], onValue: (value: string) => void, hint?: string}} options values with their texts */
   constructor({ name, label, choices, onValue, hint }) {
-    const select = h('select', {}, choices.map(([value, text]) => h('option', { value }, text)));
+    const select = h(
+      'select',
+      {},
+      choices.map(([value, text]) => h('option', { value }, text)),
+    );
     super(name, label, select, undefined, hint);
     this.select = select;
     select.addEventListener('change', () => onValue(select.value));

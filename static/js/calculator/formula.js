@@ -14,7 +14,10 @@ function valueText(value) {
 
 /** @param {Group} group @returns {string} full, window 4,096 … */
 export function typeText(group) {
-  return fill(t.groups.types[group.type], { window: count(group.window ?? 0) }) + (group.type === 'mla_latent' && group.window !== null ? fill(t.groups.within, { window: count(group.window) }) : '');
+  return (
+    fill(t.groups.types[group.type], { window: count(group.window ?? 0) }) +
+    (group.type === 'mla_latent' && group.window !== null ? fill(t.groups.within, { window: count(group.window) }) : '')
+  );
 }
 
 export class FormulaPanel {
@@ -22,7 +25,12 @@ export class FormulaPanel {
     this.picture = new Picture();
     this.lines = h('div', { class: 'calc-lines' });
     this.caption = h('p', { class: 'note calc-caption' });
-    this.element = h('section', { class: 'calc-formula', 'aria-label': t.formula.title }, h('h2', { class: 'strong calc-sub' }, t.formula.title), h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)));
+    this.element = h(
+      'section',
+      { class: 'calc-formula', 'aria-label': t.formula.title },
+      h('h2', { class: 'strong calc-sub' }, t.formula.title),
+      h('div', { class: 'calc-formula-row' }, this.lines, h('div', {}, this.picture.element, this.caption)),
+    );
   }
 
   /** @param {Model} model */
@@ -30,37 +38,96 @@ export class FormulaPanel {
     const { layer_groups: groups } = model;
     this.picture.update(groups);
     this.#light(null, null);
-    replaceButtons(this.lines, groups.map((group, index) => this.#lines(group, index, groups.length)), groups.length === 0 && h('p', {}, t.formula.none), groups.length > 1 && sumText(model));
+    replaceButtons(
+      this.lines,
+      groups.map((group, index) => this.#lines(group, index, groups.length)),
+      groups.length === 0 && h('p', {}, t.formula.none),
+      groups.length > 1 && sumText(model),
+    );
   }
 
   /** @param {Group} group @param {number} index @param {number} of */
   #lines(group, index, of) {
-    const title = of > 1 ? h('p', { class: 'note' }, fill(t.formula.group, { layers: count(group.layers), type: typeText(group) })) : null;
-    return h('div', { class: 'calc-group' }, title, this.#line(group.formula, index, t.formula.perToken), this.#line(group.total_formula, index, t.formula.inAll));
+    const title =
+      of > 1
+        ? h('p', { class: 'note' }, fill(t.formula.group, { layers: count(group.layers), type: typeText(group) }))
+        : null;
+    return h(
+      'div',
+      { class: 'calc-group' },
+      title,
+      this.#line(group.formula, index, t.formula.perToken),
+      this.#line(group.total_formula, index, t.formula.inAll),
+    );
   }
 
   /** @param {Formula} formula @param {number} group @param {string} unit */
   #line(formula, group, unit) {
-    const factors = joined(formula.terms.map((term) => this.#term(term, group)), () => h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'));
-    return h('p', { class: 'cluster calc-line-of', 'aria-label': formula.text }, factors, h('span', { class: 'calc-product' }, h('span', { class: 'calc-times' }, '= '), h('b', {}, count(formula.value)), ' ', h('span', { class: 'small-note' }, unit)));
+    const factors = joined(
+      formula.terms.map((term) => this.#term(term, group)),
+      () => h('span', { class: 'calc-times', 'aria-hidden': 'true' }, '×'),
+    );
+    return h(
+      'p',
+      { class: 'cluster calc-line-of', 'aria-label': formula.text },
+      factors,
+      h(
+        'span',
+        { class: 'calc-product' },
+        h('span', { class: 'calc-times' }, '= '),
+        h('b', {}, count(formula.value)),
+        ' ',
+        h('span', { class: 'small-note' }, unit),
+      ),
+    );
   }
 
   /** @param {Term} term @param {number} group */
   #term(term, group) {
     const light = () => this.#light(term, group);
-    const value = term.parts.length ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})` : valueText(term.value);
-    const name = term.name === 'batch' && term.value === 1 ? t.formula.sequence : t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit;
-    return factorButton('calc-term', { value, label: name, data: { term: term.name } }, light, () => this.#light(null, null), light);
+    const value = term.parts.length
+      ? `(${term.parts.map((part) => valueText(part.value)).join(' + ')})`
+      : valueText(term.value);
+    const name =
+      term.name === 'batch' && term.value === 1
+        ? t.formula.sequence
+        : (t.formula.terms[/** @type {keyof typeof t.formula.terms} */ (term.name)] ?? term.unit);
+    return factorButton(
+      'calc-term',
+      { value, label: name, data: { term: term.name } },
+      light,
+      () => this.#light(null, null),
+      light,
+    );
   }
 
   /** @param {Term|null} term @param {number|null} group */
   #light(term, group) {
     this.picture.light(term?.name ?? null, group);
-    setText(this.caption, term ? fill(t.formula.counts, { value: valueText(term.value), text: term.text, parts: term.parts.length ? ` (${term.parts.map((part) => `${valueText(part.value)}: ${part.text}`).join('; ')})` : '' }) : t.formula.hint);
+    setText(
+      this.caption,
+      term
+        ? fill(t.formula.counts, {
+            value: valueText(term.value),
+            text: term.text,
+            parts: term.parts.length
+              ? ` (${term.parts.map((part) => `${valueText(part.value)}: ${part.text}`).join('; ')})`
+              : '',
+          })
+        : t.formula.hint,
+    );
   }
 }
 
 /** @param {Model} model */
 function sumText(model) {
-  return h('p', { class: 'note calc-sum' }, fill(t.formula.sum, { token: exact(model.bytes_per_token), total: exact(model.total_bytes), both: both(model.total_bytes) }));
+  return h(
+    'p',
+    { class: 'note calc-sum' },
+    fill(t.formula.sum, {
+      token: exact(model.bytes_per_token),
+      total: exact(model.total_bytes),
+      both: both(model.total_bytes),
+    }),
+  );
 }

@@ -48,10 +48,26 @@ class Page {
     this.formula = new FormulaPanel();
     this.groups = new GroupsTable();
     this.mistakes = new MistakesNote();
-    this.copy = new CopyBar(() => this.#replies, (text) => this.#say(text, 0));
-    this.asker = new Asker({ onReplies: (replies) => this.#answered(replies), onWait: (waits) => this.#wait(waits), onGone: (gone) => this.#gone(gone) });
-    this.told = h('div', { class: 'calc-told' }, this.headline.element, this.bar.element, this.beside.element,
-      h('div', { class: 'calc-row' }, this.chart.element, this.help.element), this.formula.element, this.groups.element, this.mistakes.element);
+    this.copy = new CopyBar(
+      () => this.#replies,
+      (text) => this.#say(text, 0),
+    );
+    this.asker = new Asker({
+      onReplies: (replies) => this.#answered(replies),
+      onWait: (waits) => this.#wait(waits),
+      onGone: (gone) => this.#gone(gone),
+    });
+    this.told = h(
+      'div',
+      { class: 'calc-told' },
+      this.headline.element,
+      this.bar.element,
+      this.beside.element,
+      h('div', { class: 'calc-row' }, this.chart.element, this.help.element),
+      this.formula.element,
+      this.groups.element,
+      this.mistakes.element,
+    );
     this.nothing = h('div', { class: 'calc-nothing', hidden: true });
     byId('inputs').append(this.models.element, this.settings.element);
     byId('inputs').addEventListener('submit', (event) => event.preventDefault());
@@ -93,7 +109,10 @@ class Page {
   /** @param {Reply[]} replies */
   #answered(replies) {
     const sameModels = this.#replies.length === replies.length;
-    this.#replies = replies.map(({ answer, fault }, index) => ({ answer: answer ?? (sameModels ? this.#replies[index].answer : null), fault }));
+    this.#replies = replies.map(({ answer, fault }, index) => ({
+      answer: answer ?? (sameModels ? this.#replies[index].answer : null),
+      fault,
+    }));
     this.#tell();
   }
 
@@ -107,7 +126,12 @@ class Page {
     this.told.classList.toggle('is-old', fault !== null);
     this.told.hidden = answer === null;
     this.nothing.hidden = fault === null;
-    if (fault) replace(this.nothing, h('p', {}, `${fault.message} ${answer ? t.old : ''}`), !answer && h('p', { class: 'cluster calc-ways-out' }, this.#waysOut(String(fault.details.setting ?? ''))));
+    if (fault)
+      replace(
+        this.nothing,
+        h('p', {}, `${fault.message} ${answer ? t.old : ''}`),
+        !answer && h('p', { class: 'cluster calc-ways-out' }, this.#waysOut(String(fault.details.setting ?? ''))),
+      );
     document.documentElement.dataset.ready = 'yes';
     if (!answer) return this.#say(fault?.message ?? '');
     this.headline.update(answer, this.state.models.length > 1 ? this.state.chosen : null);
@@ -116,9 +140,15 @@ class Page {
     this.formula.update(answer.models[0]);
     this.groups.update(answer);
     this.mistakes.update(answer);
-    const { settings, models: [model] } = answer;
+    const {
+      settings,
+      models: [model],
+    } = answer;
     const fits = model.capacity ? fill(t.spokenFits, { n: count(model.capacity.max_sequences) }) : '';
-    this.#say(fault?.message ?? `${fill(t.spoken, { name: model.name, bytes: binary(model.total_bytes), exact: exact(model.total_bytes), tokens: count(settings.context), batch: count(settings.batch) })} ${fits}`);
+    this.#say(
+      fault?.message ??
+        `${fill(t.spoken, { name: model.name, bytes: binary(model.total_bytes), exact: exact(model.total_bytes), tokens: count(settings.context), batch: count(settings.batch) })} ${fits}`,
+    );
   }
 
   /** The chart is drawn after the figures, because it takes longer than all of them. */
@@ -132,9 +162,24 @@ class Page {
     const { state } = this;
     const name = /** @type {keyof typeof state.defaults} */ (setting === 'card' ? 'gpu' : setting);
     if (name in state.defaults) {
-      return [h('button', { type: 'button', class: 'small-button', on: { click: () => state.set({ [name]: state.defaults[name] }) } }, fill(t.useDefault, { name: t.settings[/** @type {'context'} */ (name)].label, value: String(state.defaults[name] ?? '–') }))];
+      return [
+        h(
+          'button',
+          { type: 'button', class: 'small-button', on: { click: () => state.set({ [name]: state.defaults[name] }) } },
+          fill(t.useDefault, {
+            name: t.settings[/** @type {'context'} */ (name)].label,
+            value: String(state.defaults[name] ?? '–'),
+          }),
+        ),
+      ];
     }
-    return t.model.offered.map((id) => h('button', { type: 'button', class: 'small-button', on: { click: () => state.replace({ model: id }) } }, state.choices.models.find((model) => model.model_id === id)?.name ?? id));
+    return t.model.offered.map((id) =>
+      h(
+        'button',
+        { type: 'button', class: 'small-button', on: { click: () => state.replace({ model: id }) } },
+        state.choices.models.find((model) => model.model_id === id)?.name ?? id,
+      ),
+    );
   }
 
   /** The answer for screen readers, once it is stable. @param {string} text @param {number} [afterMs] */

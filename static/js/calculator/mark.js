@@ -8,6 +8,14 @@ export const COLORS = ['var(--lane-0)', 'var(--lane-1)', 'var(--lane-2)', 'var(-
 
 /** @param {number} index @returns {HTMLElement} */
 export function mark(index) {
-  return h('span', { class: `calc-mark calc-mark-${index}` },
-    svg('svg', { viewBox: '0 0 22 6', 'aria-hidden': 'true', focusable: 'false' }, svg('line', { x1: 0, y1: 3, x2: 22, y2: 3 })), LETTERS[index]);
+  return h(
+    'span',
+    { class: `calc-mark calc-mark-${index}` },
+    svg(
+      'svg',
+      { viewBox: '0 0 22 6', 'aria-hidden': 'true', focusable: 'false' },
+      svg('line', { x1: 0, y1: 3, x2: 22, y2: 3 }),
+    ),
+    LETTERS[index],
+  );
 }

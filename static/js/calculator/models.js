@@ -36,18 +36,42 @@ export class ModelsPanel {
     this.picker.input.setAttribute('aria-describedby', 'calc-model-fault');
     this.source = h('summary');
     this.more = h('button', { type: 'button', class: 'small-button', on: { click: () => this.#add() } }, t.model.add);
-    this.ways = WAYS.map((way) => h('input', { type: 'radio', name: 'way', value: way, id: `calc-way-${way}`, on: { change: () => this.#go(way) } }));
-    this.element = h('fieldset', { class: 'calc-models' },
-      h('legend', { class: 'calc-legend' }, t.model.label), this.tabs,
-      h('div', { class: 'calc-ways', role: 'radiogroup', 'aria-label': t.model.ways }, this.ways.map((input, index) => h('label', { class: 'calc-way' }, input, h('span', {}, t.model.way[WAYS[index]])))),
-      this.picker.element, this.config.element, this.numbers.element, this.sentence, h('details', { class: 'fine-note calc-source' }, this.source), this.more);
+    this.ways = WAYS.map((way) =>
+      h('input', {
+        type: 'radio',
+        name: 'way',
+        value: way,
+        id: `calc-way-${way}`,
+        on: { change: () => this.#go(way) },
+      }),
+    );
+    this.element = h(
+      'fieldset',
+      { class: 'calc-models' },
+      h('legend', { class: 'calc-legend' }, t.model.label),
+      this.tabs,
+      h(
+        'div',
+        { class: 'calc-ways', role: 'radiogroup', 'aria-label': t.model.ways },
+        this.ways.map((input, index) =>
+          h('label', { class: 'calc-way' }, input, h('span', {}, t.model.way[WAYS[index]])),
+        ),
+      ),
+      this.picker.element,
+      this.config.element,
+      this.numbers.element,
+      this.sentence,
+      h('details', { class: 'fine-note calc-source' }, this.source),
+      this.more,
+    );
   }
 
   /** Specifies the chosen model in another way. @param {Way} way */
   #go(way) {
     this.#way = way;
     this.#arrange();
-    if (way === 'numbers' && wayOf(this.state.model) !== 'numbers') this.state.replace(numbersOf(this.#replies[this.state.chosen]?.answer?.models[0] ?? null));
+    if (way === 'numbers' && wayOf(this.state.model) !== 'numbers')
+      this.state.replace(numbersOf(this.#replies[this.state.chosen]?.answer?.models[0] ?? null));
     else if (way === 'config') this.config.text.focus();
     else if (way === 'list') this.picker.input.focus();
   }
@@ -103,23 +127,51 @@ export class ModelsPanel {
     this.config.fault(way === 'config' ? message : null);
     this.numbers.fault(way === 'numbers' ? message : null, String(fault?.details.setting ?? ''));
     this.sentence.hidden = way !== 'list' || message === null;
-    setText(this.sentence, this.sentence.hidden ? '' : message ?? '');
+    setText(this.sentence, this.sentence.hidden ? '' : (message ?? ''));
   }
 
   #showTabs() {
     const { models, chosen, choices } = this.state;
     this.tabs.hidden = models.length < 2;
     this.more.hidden = models.length >= choices.max_models;
-    replaceButtons(this.tabs, models.map((asked, index) => h('div', { class: 'calc-tab' },
-      h('button', { type: 'button', class: 'calc-tab-name', 'aria-pressed': String(index === chosen), on: { click: () => this.state.choose(index) } }, mark(index), h('span', { class: 'clip' }, this.nameOf(index))),
-      h('button', { type: 'button', class: 'plain-button', 'aria-label': fill(t.model.remove, { name: this.nameOf(index) }), on: { click: () => this.state.remove(index) } }, '×'))));
+    replaceButtons(
+      this.tabs,
+      models.map((asked, index) =>
+        h(
+          'div',
+          { class: 'calc-tab' },
+          h(
+            'button',
+            {
+              type: 'button',
+              class: 'calc-tab-name',
+              'aria-pressed': String(index === chosen),
+              on: { click: () => this.state.choose(index) },
+            },
+            mark(index),
+            h('span', { class: 'clip' }, this.nameOf(index)),
+          ),
+          h(
+            'button',
+            {
+              type: 'button',
+              class: 'plain-button',
+              'aria-label': fill(t.model.remove, { name: this.nameOf(index) }),
+              on: { click: () => this.state.remove(index) },
+            },
+            '×',
+          ),
+        ),
+      ),
+    );
   }
 
   /** @param {number} index @returns {string} */
   nameOf(index) {
     const asked = this.state.models[index];
     const answered = this.#replies[index]?.answer?.models[0].name;
-    if ('model' in asked) return this.state.choices.models.find((model) => model.model_id === asked.model)?.name ?? asked.model;
+    if ('model' in asked)
+      return this.state.choices.models.find((model) => model.model_id === asked.model)?.name ?? asked.model;
     return asked.name ?? answered ?? t.model.way[wayOf(asked)];
   }
 }

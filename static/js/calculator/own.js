@@ -15,7 +15,14 @@ const SAME_NAME = 'config';
 /** The parameter count, an input in both ways. @param {string} kind @param {() => void} onValue */
 function parametersField(kind, onValue) {
   return new NumberField({
-    name: `${kind}-parameters`, label: t.own.parameters, read: parametersOf, write: count, onValue, expected: t.own.parametersExpected, hint: t.own.parametersHint, optional: true,
+    name: `${kind}-parameters`,
+    label: t.own.parameters,
+    read: parametersOf,
+    write: count,
+    onValue,
+    expected: t.own.parametersExpected,
+    hint: t.own.parametersHint,
+    optional: true,
   });
 }
 
@@ -23,15 +30,51 @@ export class ConfigPanel {
   /** @param {(asked: OwnModel) => void} onModel */
   constructor(onModel) {
     this.onModel = onModel;
-    this.text = h('textarea', { id: 'calc-config', rows: 4, spellcheck: 'false', placeholder: t.own.paste, 'aria-describedby': 'calc-config-fault', on: { input: () => this.#given() } });
-    this.name = h('input', { id: 'calc-config-name', type: 'text', maxlength: MAX_NAME, autocomplete: 'off', on: { input: () => this.#given() } });
+    this.text = h('textarea', {
+      id: 'calc-config',
+      rows: 4,
+      spellcheck: 'false',
+      placeholder: t.own.paste,
+      'aria-describedby': 'calc-config-fault',
+      on: { input: () => this.#given() },
+    });
+    this.name = h('input', {
+      id: 'calc-config-name',
+      type: 'text',
+      maxlength: MAX_NAME,
+      autocomplete: 'off',
+      on: { input: () => this.#given() },
+    });
     this.parameters = parametersField('config', () => this.#given());
-    this.file = h('input', { type: 'file', accept: '.json,application/json', class: 'visually-hidden', id: 'calc-file', tabindex: '-1', 'aria-label': t.own.choose, on: { change: () => void this.#chosen() } });
+    this.file = h('input', {
+      type: 'file',
+      accept: '.json,application/json',
+      class: 'visually-hidden',
+      id: 'calc-file',
+      tabindex: '-1',
+      'aria-label': t.own.choose,
+      on: { change: () => void this.#chosen() },
+    });
     this.sentence = h('p', { class: 'calc-fault', id: 'calc-config-fault', hidden: true });
-    this.element = h('div', { class: 'calc-own', hidden: true },
-      h('label', { for: 'calc-config' }, t.own.config), this.text, this.sentence, this.file,
-      h('button', { type: 'button', class: 'secondary calc-choose', on: { click: () => this.file.click() } }, t.own.choose),
-      h('div', { class: 'calc-pair' }, h('div', { class: 'field calc-field' }, h('label', { for: 'calc-config-name' }, t.own.name), this.name), this.parameters.element));
+    this.element = h(
+      'div',
+      { class: 'calc-own', hidden: true },
+      h('label', { for: 'calc-config' }, t.own.config),
+      this.text,
+      this.sentence,
+      this.file,
+      h(
+        'button',
+        { type: 'button', class: 'secondary calc-choose', on: { click: () => this.file.click() } },
+        t.own.choose,
+      ),
+      h(
+        'div',
+        { class: 'calc-pair' },
+        h('div', { class: 'field calc-field' }, h('label', { for: 'calc-config-name' }, t.own.name), this.name),
+        this.parameters.element,
+      ),
+    );
   }
 
   /** @param {string|null} message */
@@ -58,7 +101,9 @@ export class ConfigPanel {
   /** @param {File} file that was chosen or dropped */
   async take(file) {
     if (file.size > MAX_FILE_BYTES) {
-      return this.fault(fill(t.own.tooLarge, { max: count(MAX_FILE_BYTES), name: clip(file.name, MAX_NAME), n: count(file.size) }));
+      return this.fault(
+        fill(t.own.tooLarge, { max: count(MAX_FILE_BYTES), name: clip(file.name, MAX_NAME), n: count(file.size) }),
+      );
     }
     try {
       const stem = file.name.replace(/\.json$/i, '');
@@ -95,13 +140,34 @@ export class NumbersPanel {
     this.onModel = onModel;
     this.latent = h('input', { type: 'checkbox', id: 'calc-latent', on: { change: () => this.#given() } });
     this.parameters = parametersField('numbers', () => this.#given());
-    this.fields = new Map(NUMBERS.map((name) => [/** @type {string} */ (name), new NumberField({
-      name, label: t.own.numbers[/** @type {keyof typeof t.own.numbers} */ (name)], read: wholeOf, write: count, step: 1, optional: !NEEDED.has(name), expected: t.fault.whole, onValue: () => this.#given(),
-    })]));
+    this.fields = new Map(
+      NUMBERS.map((name) => [
+        /** @type {string} */ (name),
+        new NumberField({
+          name,
+          label: t.own.numbers[/** @type {keyof typeof t.own.numbers} */ (name)],
+          read: wholeOf,
+          write: count,
+          step: 1,
+          optional: !NEEDED.has(name),
+          expected: t.fault.whole,
+          onValue: () => this.#given(),
+        }),
+      ]),
+    );
     this.sentence = h('p', { class: 'calc-fault', hidden: true });
-    this.element = h('div', { class: 'calc-own', hidden: true },
+    this.element = h(
+      'div',
+      { class: 'calc-own', hidden: true },
       h('label', { class: 'calc-check' }, this.latent, h('span', {}, t.own.latent)),
-      h('div', { class: 'calc-numbers' }, [...this.fields.values()].map((field) => field.element), this.parameters.element), this.sentence);
+      h(
+        'div',
+        { class: 'calc-numbers' },
+        [...this.fields.values()].map((field) => field.element),
+        this.parameters.element,
+      ),
+      this.sentence,
+    );
     this.#arrange();
   }
 
@@ -120,7 +186,7 @@ export class NumbersPanel {
     const field = this.fields.get(setting);
     for (const each of this.fields.values()) if (each !== field && each.value !== undefined) each.fault(null);
     if (field) field.fault(message);
-    setText(this.sentence, field ? '' : message ?? '');
+    setText(this.sentence, field ? '' : (message ?? ''));
     this.sentence.hidden = Boolean(field) || message === null;
   }
 
@@ -156,14 +222,27 @@ export function numbersOf(model, changes = {}) {
   if (!model || !group) return { geometry: { layers: 32, kv_heads: 8, head_dim: 128 } };
   const windowed = groups.find((each) => each.window !== null);
   /** @type {Record<string, number>} */
-  const heads = group.type === 'mla_latent' ? { latent_dim: group.k_dim, rotary_dim: group.v_dim, query_heads: group.query_heads }
-    : { kv_heads: group.kv_heads, head_dim: group.k_dim, ...(group.v_dim !== group.k_dim && { v_head_dim: group.v_dim }), query_heads: group.query_heads };
+  const heads =
+    group.type === 'mla_latent'
+      ? { latent_dim: group.k_dim, rotary_dim: group.v_dim, query_heads: group.query_heads }
+      : {
+          kv_heads: group.kv_heads,
+          head_dim: group.k_dim,
+          ...(group.v_dim !== group.k_dim && { v_head_dim: group.v_dim }),
+          query_heads: group.query_heads,
+        };
   const layers = groups.reduce((sum, each) => sum + each.layers, 0);
   return {
     ...(model.num_parameters && { num_parameters: model.num_parameters }),
     geometry: {
-      layers, ...heads, ...(windowed?.window && { window: windowed.window, windowed_layers: groups.reduce((sum, each) => sum + (each.window === null ? 0 : each.layers), 0) }),
-      ...(model.max_context && { max_context: model.max_context }), ...changes,
+      layers,
+      ...heads,
+      ...(windowed?.window && {
+        window: windowed.window,
+        windowed_layers: groups.reduce((sum, each) => sum + (each.window === null ? 0 : each.layers), 0),
+      }),
+      ...(model.max_context && { max_context: model.max_context }),
+      ...changes,
     },
   };
 }

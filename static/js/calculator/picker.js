@@ -16,7 +16,11 @@ function plain(text) {
  * @param {Listed[]} models @param {string} typed @returns {Listed[]} */
 export function found(models, typed) {
   const words = typed.split(/\s+/).map(plain).filter(Boolean);
-  const texts = models.map((model) => plain(`${model.name} ${model.model_id} ${t.kinds[/** @type {keyof typeof t.kinds} */ (model.kind)] ?? ''} ${model.kind}`));
+  const texts = models.map((model) =>
+    plain(
+      `${model.name} ${model.model_id} ${t.kinds[/** @type {keyof typeof t.kinds} */ (model.kind)] ?? ''} ${model.kind}`,
+    ),
+  );
   const hits = models.filter((_, index) => words.every((word) => texts[index].includes(word)));
   if (hits.length || !words.length) return hits;
   const last = plain(typed.split('/').at(-1) ?? '');
@@ -34,12 +38,32 @@ export class Picker {
     this.models = models;
     this.onPick = onPick;
     this.input = h('input', {
-      id: 'calc-model', type: 'text', role: 'combobox', autocomplete: 'off', spellcheck: 'false', 'aria-expanded': 'false', 'aria-controls': 'calc-models',
-      'aria-autocomplete': 'list', placeholder: t.model.search,
+      id: 'calc-model',
+      type: 'text',
+      role: 'combobox',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      'aria-expanded': 'false',
+      'aria-controls': 'calc-models',
+      'aria-autocomplete': 'list',
+      placeholder: t.model.search,
     });
-    this.list = h('ul', { class: 'panel', id: 'calc-models', role: 'listbox', 'aria-label': t.model.list, hidden: true });
+    this.list = h('ul', {
+      class: 'panel',
+      id: 'calc-models',
+      role: 'listbox',
+      'aria-label': t.model.list,
+      hidden: true,
+    });
     this.none = h('p', { class: 'calc-none', role: 'status', hidden: true });
-    this.element = h('div', { class: 'calc-picker' }, h('label', { for: 'calc-model', class: 'visually-hidden' }, t.model.label), this.input, this.list, this.none);
+    this.element = h(
+      'div',
+      { class: 'calc-picker' },
+      h('label', { for: 'calc-model', class: 'visually-hidden' }, t.model.label),
+      this.input,
+      this.list,
+      this.none,
+    );
     this.input.addEventListener('focus', () => this.input.select());
     this.input.addEventListener('click', () => this.#open(''));
     this.input.addEventListener('input', () => this.#open(this.input.value));
@@ -65,7 +89,10 @@ export class Picker {
   /** @param {string} typed */
   #open(typed) {
     this.#shown = found(this.models, typed);
-    replace(this.list, this.#shown.map((model, index) => this.#option(model, index)));
+    replace(
+      this.list,
+      this.#shown.map((model, index) => this.#option(model, index)),
+    );
     this.list.hidden = this.#shown.length === 0;
     this.none.hidden = this.#shown.length > 0;
     this.none.textContent = this.none.hidden ? '' : fill(t.model.none, { text: clip(typed.trim(), MAX_SHOWN) });
@@ -77,10 +104,18 @@ export class Picker {
   /** @param {Listed} model @param {number} index */
   #option(model, index) {
     const kind = t.kinds[/** @type {keyof typeof t.kinds} */ (model.kind)] ?? model.kind;
-    const size = model.bytes_per_token === null ? t.model.refused : fill(t.model.perToken, { bytes: binary(model.bytes_per_token) });
+    const size =
+      model.bytes_per_token === null
+        ? t.model.refused
+        : fill(t.model.perToken, { bytes: binary(model.bytes_per_token) });
     const limit = model.max_context === null ? '' : fill(t.model.upTo, { n: count(model.max_context) });
-    return h('li', { role: 'option', id: `calc-model-${index}`, 'aria-selected': String(model.model_id === this.#current) },
-      h('span', { class: 'calc-option-name' }, model.name), h('span', { class: 'small-note calc-option-kind' }, kind), h('span', { class: 'small-note calc-option-size' }, [size, limit].filter(Boolean).join(' · ')));
+    return h(
+      'li',
+      { role: 'option', id: `calc-model-${index}`, 'aria-selected': String(model.model_id === this.#current) },
+      h('span', { class: 'calc-option-name' }, model.name),
+      h('span', { class: 'small-note calc-option-kind' }, kind),
+      h('span', { class: 'small-note calc-option-size' }, [size, limit].filter(Boolean).join(' · ')),
+    );
   }
 
   /** @param {number} index −1: none */

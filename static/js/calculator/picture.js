@@ -22,12 +22,24 @@ export class Picture {
   #places = [];
 
   constructor() {
-    this.element = svg('svg', { class: 'calc-picture', viewBox: `0 0 ${WIDTH} ${HEIGHT + 4}`, role: 'img', 'aria-label': t.picture.label });
+    this.element = svg('svg', {
+      class: 'calc-picture',
+      viewBox: `0 0 ${WIDTH} ${HEIGHT + 4}`,
+      role: 'img',
+      'aria-label': t.picture.label,
+    });
   }
 
   /** @param {Group[]} groups */
   update(groups) {
-    const text = groups.map((group) => fill(group.type === 'mla_latent' ? t.picture.latent : t.picture.heads, { layers: count(group.layers), heads: count(group.kv_heads) })).join('; ');
+    const text = groups
+      .map((group) =>
+        fill(group.type === 'mla_latent' ? t.picture.latent : t.picture.heads, {
+          layers: count(group.layers),
+          heads: count(group.kv_heads),
+        }),
+      )
+      .join('; ');
     this.element.setAttribute('aria-label', `${t.picture.label} ${text}`);
     this.element.toggleAttribute('hidden', groups.length === 0);
     this.#groups = groups;
@@ -37,12 +49,27 @@ export class Picture {
     const row = Math.min(ROW_MAX, HEIGHT / most);
     let x = 1;
     this.#places = groups.map((group) => {
-      const place = { x, y: 2, width: column * group.layers, height: row * Math.min(group.kv_heads, MAX_ROWS), column, row };
+      const place = {
+        x,
+        y: 2,
+        width: column * group.layers,
+        height: row * Math.min(group.kv_heads, MAX_ROWS),
+        column,
+        row,
+      };
       x += place.width + BETWEEN;
       return place;
     });
-    replace(this.element, svg('defs', {}, groups.map((group, index) => this.#pattern(group, index))),
-      groups.map((_, index) => this.#rect(this.#places[index], `calc-cells`, `url(#calc-cells-${index})`)), svg('g', { class: 'calc-lit' }));
+    replace(
+      this.element,
+      svg(
+        'defs',
+        {},
+        groups.map((group, index) => this.#pattern(group, index)),
+      ),
+      groups.map((_, index) => this.#rect(this.#places[index], `calc-cells`, `url(#calc-cells-${index})`)),
+      svg('g', { class: 'calc-lit' }),
+    );
     this.#lit = [/** @type {SVGElement} */ (this.element.lastElementChild)];
   }
 
@@ -52,8 +79,12 @@ export class Picture {
     const gap = Math.min(1, column / 6, row / 6);
     const share = group.k_dim / (group.k_dim + group.v_dim);
     const height = row - gap;
-    return svg('pattern', { id: `calc-cells-${index}`, width: column, height: row, x, y, patternUnits: 'userSpaceOnUse' },
-      svg('rect', { class: 'calc-cell-k', width: column - gap, height: height * share }), svg('rect', { class: 'calc-cell-v', y: height * share, width: column - gap, height: height * (1 - share) }));
+    return svg(
+      'pattern',
+      { id: `calc-cells-${index}`, width: column, height: row, x, y, patternUnits: 'userSpaceOnUse' },
+      svg('rect', { class: 'calc-cell-k', width: column - gap, height: height * share }),
+      svg('rect', { class: 'calc-cell-v', y: height * share, width: column - gap, height: height * (1 - share) }),
+    );
   }
 
   /** @param {{x: number, y: number, width: number, height: number}} place @param {string} className @param {string} [paint] */
@@ -74,9 +105,11 @@ export class Picture {
 
   /** @param {{x: number, y: number, width: number, height: number, column: number, row: number}} place @param {string} term */
   #marks({ x, y, width, height, column, row }, term) {
-    if (term === 'layers') return [this.#rect({ x, y, width, height }, 'calc-ring'), ...ticks(x, y + height + 1, column, width)];
+    if (term === 'layers')
+      return [this.#rect({ x, y, width, height }, 'calc-ring'), ...ticks(x, y + height + 1, column, width)];
     if (term === 'kv_heads') return this.#rect({ x, y, width: column, height }, 'calc-ring');
-    if (term === 'bytes_per_token' || term === 'tokens' || term === 'batch') return this.#rect({ x, y, width, height }, 'calc-ring');
+    if (term === 'bytes_per_token' || term === 'tokens' || term === 'batch')
+      return this.#rect({ x, y, width, height }, 'calc-ring');
     return this.#rect({ x, y, width: column, height: row }, 'calc-ring');
   }
 
@@ -88,17 +121,39 @@ export class Picture {
     const cell = ENTRY_WIDTH / NUMBERS_SHOWN;
     const one = term === 'element_bytes' || term === 'scales';
     const latent = group.type === 'mla_latent';
-    const vectors = /** @type {const} */ ([['k', latent ? t.picture.latentPart : 'K', group.k_dim, 22], ['v', latent ? t.picture.rotaryPart : 'V', group.v_dim, 68]]);
-    return svg('g', {}, vectors.map(([name, label, dim, y]) => svg('g', {},
-      svg('text', { class: `calc-entry-text calc-entry-${name}`, x, y: y - 5 }, fill(t.picture.vector, { label, n: count(dim) })),
-      Array.from({ length: NUMBERS_SHOWN }, (_, index) => svg('rect', { class: `calc-cell-${name}`, x: x + index * cell, y, width: cell - 1, height: 18 })),
-      (term === 'tensors' || term === 'head_dim' || term === 'entry' || term === 'vector_bytes') && this.#rect({ x, y, width: ENTRY_WIDTH - 1, height: 18 }, 'calc-ring'),
-      one && name === 'k' && this.#rect({ x, y, width: cell - 1, height: 18 }, 'calc-ring'))));
+    const vectors = /** @type {const} */ ([
+      ['k', latent ? t.picture.latentPart : 'K', group.k_dim, 22],
+      ['v', latent ? t.picture.rotaryPart : 'V', group.v_dim, 68],
+    ]);
+    return svg(
+      'g',
+      {},
+      vectors.map(([name, label, dim, y]) =>
+        svg(
+          'g',
+          {},
+          svg(
+            'text',
+            { class: `calc-entry-text calc-entry-${name}`, x, y: y - 5 },
+            fill(t.picture.vector, { label, n: count(dim) }),
+          ),
+          Array.from({ length: NUMBERS_SHOWN }, (_, index) =>
+            svg('rect', { class: `calc-cell-${name}`, x: x + index * cell, y, width: cell - 1, height: 18 }),
+          ),
+          (term === 'tensors' || term === 'head_dim' || term === 'entry' || term === 'vector_bytes') &&
+            this.#rect({ x, y, width: ENTRY_WIDTH - 1, height: 18 }, 'calc-ring'),
+          one && name === 'k' && this.#rect({ x, y, width: cell - 1, height: 18 }, 'calc-ring'),
+        ),
+      ),
+    );
   }
 }
 
 /** A mark under every layer. @param {number} x @param {number} y @param {number} column @param {number} width */
 function ticks(x, y, column, width) {
-  const path = Array.from({ length: Math.round(width / column) }, (_, index) => `M${(x + (index + 0.5) * column).toFixed(2)} ${y}v3`).join('');
+  const path = Array.from(
+    { length: Math.round(width / column) },
+    (_, index) => `M${(x + (index + 0.5) * column).toFixed(2)} ${y}v3`,
+  ).join('');
   return [svg('path', { class: 'calc-ticks', d: path })];
 }

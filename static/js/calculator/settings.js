@@ -43,23 +43,62 @@ export class SettingsPanel {
     const { choices } = state;
     const dtypes = choices.dtypes.map(({ name }) => /** @type {[string, string]} */ ([name, name]));
     this.slider = h('input', {
-      type: 'range', id: 'calc-context-slider', min: 0, max: (HIGHEST - LOWEST) * OCTAVE, step: 1, 'aria-label': t.settings.slider,
+      type: 'range',
+      id: 'calc-context-slider',
+      min: 0,
+      max: (HIGHEST - LOWEST) * OCTAVE,
+      step: 1,
+      'aria-label': t.settings.slider,
       on: { input: () => state.set({ context: contextAt(Number(this.slider.value)) }) },
     });
     this.cardSource = h('summary');
     const context = this.#number('context', wholeOf, count, { expected: t.fault.tokens });
     context.sentence.before(this.slider);
-    this.element = h('div', { class: 'calc-settings' },
-      h('div', { class: 'calc-grid' }, context.element, this.#number('batch', wholeOf, count, { step: 1 }).element, this.#choice('dtype', dtypes).element,
-        this.#choice('gpu', [[NO_CARD, t.settings.noCard], ...choices.cards.map(({ card_id, name }) => /** @type {[string, string]} */ ([card_id, name]))]).element,
-        this.#number('gpus', wholeOf, count, { step: 1 }).element, this.#choice('weights_dtype', dtypes).element,
-        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element, h('details', { class: 'fine-note calc-source' }, this.cardSource)),
-      h('details', { class: 'calc-more' }, h('summary', {}, t.settings.more), h('div', { class: 'calc-grid' },
-        this.#number('utilisation', (text) => scaled(numberOf(text), 0.01), (value) => short(value * 100)).element,
-        this.#number('overhead_bytes', gib, inGib).element, this.#number('prefix', wholeOf, count).element, this.#number('block_size', wholeOf, count).element,
-        this.#number('group_size', wholeOf, count).element, this.#number('host_bytes', gib, inGib).element,
-        this.#number('memory_bytes', gib, inGib, { optional: true }).element,
-        this.#number('bandwidth', (text) => scaled(numberOf(text), TERA), (value) => short(value / TERA), { optional: true }).element)));
+    this.element = h(
+      'div',
+      { class: 'calc-settings' },
+      h(
+        'div',
+        { class: 'calc-grid' },
+        context.element,
+        this.#number('batch', wholeOf, count, { step: 1 }).element,
+        this.#choice('dtype', dtypes).element,
+        this.#choice('gpu', [
+          [NO_CARD, t.settings.noCard],
+          ...choices.cards.map(({ card_id, name }) => /** @type {[string, string]} */ ([card_id, name])),
+        ]).element,
+        this.#number('gpus', wholeOf, count, { step: 1 }).element,
+        this.#choice('weights_dtype', dtypes).element,
+        this.#number('price_per_hour', numberOf, (value) => grouped(value, 2), { optional: true }).element,
+        h('details', { class: 'fine-note calc-source' }, this.cardSource),
+      ),
+      h(
+        'details',
+        { class: 'calc-more' },
+        h('summary', {}, t.settings.more),
+        h(
+          'div',
+          { class: 'calc-grid' },
+          this.#number(
+            'utilisation',
+            (text) => scaled(numberOf(text), 0.01),
+            (value) => short(value * 100),
+          ).element,
+          this.#number('overhead_bytes', gib, inGib).element,
+          this.#number('prefix', wholeOf, count).element,
+          this.#number('block_size', wholeOf, count).element,
+          this.#number('group_size', wholeOf, count).element,
+          this.#number('host_bytes', gib, inGib).element,
+          this.#number('memory_bytes', gib, inGib, { optional: true }).element,
+          this.#number(
+            'bandwidth',
+            (text) => scaled(numberOf(text), TERA),
+            (value) => short(value / TERA),
+            { optional: true },
+          ).element,
+        ),
+      ),
+    );
   }
 
   /** @param {keyof Settings} name @param {(text: string) => number|null} read @param {(value: number) => string} write
@@ -67,7 +106,17 @@ export class SettingsPanel {
   #number(name, read, write, options = {}) {
     const texts = t.settings[/** @type {'context'} */ (name)];
     const expected = options.expected ?? (read === wholeOf ? t.fault.whole : t.fault.any);
-    const field = new NumberField({ name, label: texts.label, unit: texts.unit, hint: texts.hint, read, write, ...options, expected, onValue: (value) => this.state.set({ [name]: value }) });
+    const field = new NumberField({
+      name,
+      label: texts.label,
+      unit: texts.unit,
+      hint: texts.hint,
+      read,
+      write,
+      ...options,
+      expected,
+      onValue: (value) => this.state.set({ [name]: value }),
+    });
     this.fields.set(name, field);
     return field;
   }
@@ -83,7 +132,12 @@ export class SettingsPanel {
   /** Values typed for one GPU don't apply to another. @param {string} name @param {string} value */
   #chosen(name, value) {
     if (name !== 'gpu') return this.state.set({ [name]: value });
-    this.state.set({ gpu: value === NO_CARD ? null : value, price_per_hour: null, memory_bytes: null, bandwidth: null });
+    this.state.set({
+      gpu: value === NO_CARD ? null : value,
+      price_per_hour: null,
+      memory_bytes: null,
+      bandwidth: null,
+    });
   }
 
   /** Shows the settings without changing the field that the user is typing in. */
@@ -92,7 +146,7 @@ export class SettingsPanel {
     for (const [name, field] of this.fields) {
       const value = settings[/** @type {keyof Settings} */ (name)];
       if (field instanceof ChoiceField) field.show(value === null ? NO_CARD : String(value));
-      else field.show(name === 'price_per_hour' ? value ?? this.#listed?.price_per_hour ?? null : value);
+      else field.show(name === 'price_per_hour' ? (value ?? this.#listed?.price_per_hour ?? null) : value);
     }
     const at = Number(settings.context) >= 1 ? positionOf(Number(settings.context)) : 0;
     if (document.activeElement !== this.slider) this.slider.value = String(at);
@@ -109,14 +163,28 @@ export class SettingsPanel {
     const { settings } = this.state;
     const card = this.#listed;
     const price = card?.price_per_hour;
-    const priceSource = price == null ? t.settings.noPrice : fill(t.settings.priceSource, { price: dollars(price), source: card?.price_source ?? '', date: card?.checked ?? '' });
-    const values = card && { memory: both(card.memory_bytes), bandwidth: short(card.bandwidth / TERA), source: card.source, date: card.checked };
+    const priceSource =
+      price == null
+        ? t.settings.noPrice
+        : fill(t.settings.priceSource, {
+            price: dollars(price),
+            source: card?.price_source ?? '',
+            date: card?.checked ?? '',
+          });
+    const values = card && {
+      memory: both(card.memory_bytes),
+      bandwidth: short(card.bandwidth / TERA),
+      source: card.source,
+      date: card.checked,
+    };
     setText(this.cardSource, values ? `${fill(t.settings.cardSource, values)} ${priceSource}` : t.settings.noCardHint);
     const own = /** @type {NumberField} */ (this.fields.get('memory_bytes')).input;
     own.placeholder = card ? inGib(card.memory_bytes) : '';
     const bandwidth = /** @type {NumberField} */ (this.fields.get('bandwidth')).input;
     bandwidth.placeholder = card ? short(card.bandwidth / TERA) : '';
-    /** @type {NumberField} */ (this.fields.get('group_size')).element.hidden = !['int8', 'int4'].includes(settings.dtype);
+    /** @type {NumberField} */ (this.fields.get('group_size')).element.hidden = !['int8', 'int4'].includes(
+      settings.dtype,
+    );
   }
 
   /** Shows the error next to its field; all other fields are valid.

@@ -84,7 +84,14 @@ export class State {
     for (const name of /** @type {(keyof Settings)[]} */ (Object.keys(this.defaults))) {
       const text = query.get(name);
       if (text === null) continue;
-      const value = name === 'gpu' && text === NO_CARD ? null : TEXTS.has(name) ? text : text.trim() === '' || Number.isNaN(Number(text)) ? text : Number(text);
+      const value =
+        name === 'gpu' && text === NO_CARD
+          ? null
+          : TEXTS.has(name)
+            ? text
+            : text.trim() === '' || Number.isNaN(Number(text))
+              ? text
+              : Number(text);
       Object.assign(this.settings, { [name]: value });
     }
     const chosen = Number(query.get('shown') ?? 1) - 1;
@@ -97,10 +104,12 @@ export class State {
   /** The URL of this state, without default values. @param {URLSearchParams} [others] parameters of others, which stay @returns {string} */
   query(others = new URLSearchParams()) {
     const query = new URLSearchParams(others);
-    for (const name of ['model', 'shown', 'over', 'scale', 'weights', ...Object.keys(this.defaults)]) query.delete(name);
+    for (const name of ['model', 'shown', 'over', 'scale', 'weights', ...Object.keys(this.defaults)])
+      query.delete(name);
     for (const asked of this.models) query.append('model', textOf(asked));
     for (const [name, value] of Object.entries(this.settings)) {
-      if (value !== this.defaults[/** @type {keyof Settings} */ (name)]) query.set(name, value === null ? NO_CARD : String(value));
+      if (value !== this.defaults[/** @type {keyof Settings} */ (name)])
+        query.set(name, value === null ? NO_CARD : String(value));
     }
     if (this.chosen > 0) query.set('shown', String(this.chosen + 1));
     if (this.view.over === 'batch') query.set('over', 'batch');
@@ -126,7 +135,10 @@ function askedOf(text) {
   if (!text.startsWith('{')) return { model: text };
   try {
     const { name, num_parameters, config, geometry } = JSON.parse(text);
-    const shared = { ...(typeof name === 'string' && { name }), ...(typeof num_parameters === 'number' && { num_parameters }) };
+    const shared = {
+      ...(typeof name === 'string' && { name }),
+      ...(typeof num_parameters === 'number' && { num_parameters }),
+    };
     if (geometry !== null && typeof geometry === 'object') return { ...shared, geometry };
     return { ...shared, config: typeof config === 'string' ? config : JSON.stringify(config ?? {}) };
   } catch {

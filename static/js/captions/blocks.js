@@ -19,13 +19,16 @@ export function blocksCaption(scene, step) {
   const lookup = lookupCaption(scene, step);
   const hits = lookup?.kind === 'hit';
   const told = [
-    rareCaption(scene, step), hits ? lookup : null, step.evicted.length > 0 ? evictionCaption(scene, step) : null,
-    hits ? null : lookup, allocationCaption(scene, step),
+    rareCaption(scene, step),
+    hits ? lookup : null,
+    step.evicted.length > 0 ? evictionCaption(scene, step) : null,
+    hits ? null : lookup,
+    allocationCaption(scene, step),
   ].filter((one) => one !== null);
   if (told.length === 0) return null;
   // After a hit, the allocation of further blocks isn't worth a sentence.
   const only = hits && step.evicted.length === 0 && told[0] === lookup;
-  return early || only ? told[0] : told[1] ?? told[0];
+  return early || only ? told[0] : (told[1] ?? told[0]);
 }
 
 /** What one request does to another: the most telling of all. @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
@@ -42,8 +45,16 @@ function lookupCaption(scene, step) {
   const why = whyNotMore(scene, lookup);
   if (hit === 0) return why;
   const { hit_block_ids: blocks } = lookup;
-  const values = { request: letter(request), hit, count: lookup.num_tokens, blocks: blockList(blocks), hold: blocks.length === 1 ? texts.hold.one : texts.hold.many, host: lookup.num_host_tokens ?? 0 };
-  const again = step.started.some((event) => event.request_id === lookup.request_id) && (request?.numPreemptions ?? 0) > 0;
+  const values = {
+    request: letter(request),
+    hit,
+    count: lookup.num_tokens,
+    blocks: blockList(blocks),
+    hold: blocks.length === 1 ? texts.hold.one : texts.hold.many,
+    host: lookup.num_host_tokens ?? 0,
+  };
+  const again =
+    step.started.some((event) => event.request_id === lookup.request_id) && (request?.numPreemptions ?? 0) > 0;
   const text = blocks.length === 0 ? serving.hitHost : again ? serving.hitAgain : texts.hit;
   let told = caption('hit', text, values);
   const fetched = fetchCaption(step, lookup.request_id);
@@ -59,7 +70,12 @@ function whyNotMore(scene, lookup) {
   const { blockSize } = scene.after;
   const at = position ?? 0;
   const values = {
-    request: letter(scene.after.requests.get(lookup.request_id)), hit: lookup.num_hit_tokens, count: lookup.num_tokens, position: at, step: step ?? 0, size: blockSize,
+    request: letter(scene.after.requests.get(lookup.request_id)),
+    hit: lookup.num_hit_tokens,
+    count: lookup.num_tokens,
+    position: at,
+    step: step ?? 0,
+    size: blockSize,
     keys: (keys ?? []).map((key) => /** @type {Record<string, string>} */ (serving.keys)[key] ?? key).join(', '),
   };
   if (code === 'differs' || code === 'less_than_block') {
@@ -67,7 +83,8 @@ function whyNotMore(scene, lookup) {
     const t = serving.miss[code];
     return caption('miss', pair ? t.texts : t, pair ? { ...values, ...pair } : values);
   }
-  if (code in serving.miss) return caption('miss', serving.miss[/** @type {keyof typeof serving.miss} */ (code)], values);
+  if (code in serving.miss)
+    return caption('miss', serving.miss[/** @type {keyof typeof serving.miss} */ (code)], values);
   return caption('miss', texts.miss[/** @type {keyof typeof texts.miss} */ (code)], values);
 }
 
@@ -92,19 +109,41 @@ function evictionCaption(scene, step) {
   const kept = offloadCaption(step);
   const takers = [...new Set([...step.allocated, ...step.copied].map((event) => event.request_id))];
   if (evicted.length > 1) {
-    const list = blockList(evicted.map((event) => event.block_id), true);
+    const list = blockList(
+      evicted.map((event) => event.block_id),
+      true,
+    );
     const needed = step.allocated.length + step.copied.length;
     const { many } = texts.evicted;
     const text = { short: many.short, long: takers.length > 1 ? serving.evicted.many : many.long };
     const order = serving.evicted.order[policy ?? 'lru'];
-    return join(caption('evicted', text, { n: evicted.length, list, request: letters(scene.after, takers), need: plural(texts.need, needed), order }), kept);
+    return join(
+      caption('evicted', text, {
+        n: evicted.length,
+        list,
+        request: letters(scene.after, takers),
+        need: plural(texts.need, needed),
+        order,
+      }),
+      kept,
+    );
   }
-  const others = first.reason.alternatives.length > 0 ? segments(texts.evicted.others, { list: blockList(first.reason.alternatives) }) : texts.evicted.alone;
+  const others =
+    first.reason.alternatives.length > 0
+      ? segments(texts.evicted.others, { list: blockList(first.reason.alternatives) })
+      : texts.evicted.alone;
   const text = policy === 'lru' || policy === undefined ? texts.evicted : serving.evicted[policy];
-  return join(caption('evicted', text, {
-    block: thing(first.block_id), since: first.reason.free_since_step, free: first.reason.num_free, others,
-    cached: first.reason.cached_since_step ?? 0, hits: plural(serving.evicted.hits, first.reason.num_hits ?? 0),
-  }), kept);
+  return join(
+    caption('evicted', text, {
+      block: thing(first.block_id),
+      since: first.reason.free_since_step,
+      free: first.reason.num_free,
+      others,
+      cached: first.reason.cached_since_step ?? 0,
+      hits: plural(serving.evicted.hits, first.reason.num_hits ?? 0),
+    }),
+    kept,
+  );
 }
 
 /** @param {Scene} scene @param {StepInfo} step @returns {Caption|null} */
@@ -113,10 +152,21 @@ function allocationCaption(scene, step) {
   if (!first) return null;
   const takers = [...new Set(step.allocated.map((event) => event.request_id))];
   const blocks = blockList(step.allocated.map((event) => event.block_id));
-  if (takers.length > 1) return caption('allocated', serving.allocated.many, { requests: letters(scene.after, takers), blocks, n: step.allocated.length });
+  if (takers.length > 1)
+    return caption('allocated', serving.allocated.many, {
+      requests: letters(scene.after, takers),
+      blocks,
+      n: step.allocated.length,
+    });
   const { code, num_tokens: tokens, num_blocks_held: held } = first.reason;
-  const values = { request: letter(scene.after.requests.get(first.request_id)), blocks, tokens, held: plural(texts.need, held) };
+  const values = {
+    request: letter(scene.after.requests.get(first.request_id)),
+    blocks,
+    tokens,
+    held: plural(texts.need, held),
+  };
   if (code === 'fetch' || code === 'swap_in') return caption('allocated', serving.allocated[code], values);
-  if (code === 'prompt' && held === 0) return caption('allocated', { short: texts.allocated.prompt.short, long: texts.allocated.prompt.first }, values);
+  if (code === 'prompt' && held === 0)
+    return caption('allocated', { short: texts.allocated.prompt.short, long: texts.allocated.prompt.first }, values);
   return caption('allocated', texts.allocated[code], values);
 }

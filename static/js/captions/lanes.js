@@ -32,7 +32,8 @@ function lanesOf(world, log, step) {
 /** Lanes that would generate another token; if there are none, the largest difference of a lane.
  * @param {World} world @param {Log} log @param {number} step @returns {Caption|null} */
 export function lanesCaption(world, log, step) {
-  const others = (log.header?.lanes?.length ?? 0) > 1 ? lanesOf(world, log, step).filter((event) => event.lane > 0) : [];
+  const others =
+    (log.header?.lanes?.length ?? 0) > 1 ? lanesOf(world, log, step).filter((event) => event.lane > 0) : [];
   const run = others.length > 0 ? world.lanes.get(others[0].request_id) : undefined;
   if (!run || lagging(run)) return null;
   const request = world.requests.get(others[0].request_id);
@@ -42,11 +43,26 @@ export function lanesCaption(world, log, step) {
   if (differing.length === 0) {
     const exact = others.every((event) => log.header?.lanes?.[event.lane]?.exact);
     const diff = Math.max(...others.map((event) => event.max_abs_diff));
-    return caption('lanes', exact ? texts.exact : texts.agree, { taken, lane: nameOf(log, far.lane), kl: small(far.kl), diff: small(diff) });
+    return caption('lanes', exact ? texts.exact : texts.agree, {
+      taken,
+      lane: nameOf(log, far.lane),
+      kl: small(far.kl),
+      diff: small(diff),
+    });
   }
   const [first, ...more] = differing.sort((a, b) => b.kl - a.kl);
-  const told = caption('lanes', texts.differs, { lane: nameOf(log, first.lane), token: { text: quoted(first.own_piece), kind: 'token', piece: first.own_piece }, taken, kl: small(first.kl) });
-  return more.length === 0 ? told : join(told, caption('lanes', texts.differs.more, { lanes: more.map((event) => nameOf(log, event.lane)).join(', ') }));
+  const told = caption('lanes', texts.differs, {
+    lane: nameOf(log, first.lane),
+    token: { text: quoted(first.own_piece), kind: 'token', piece: first.own_piece },
+    taken,
+    kl: small(first.kl),
+  });
+  return more.length === 0
+    ? told
+    : join(
+        told,
+        caption('lanes', texts.differs.more, { lanes: more.map((event) => nameOf(log, event.lane)).join(', ') }),
+      );
 }
 
 /** The reference's token, taken whatever the lane predicts.
@@ -65,7 +81,9 @@ export function forgottenCaption(world, step) {
   const alike = first.dropped.length === 1 && first.dropped[0].length === 1;
   const total = first.dropped.flat().reduce((sum, positions) => sum + positions.length, 0);
   const told = caption('forgotten', alike ? t.tokens : t.entries, {
-    policy: first.policy, n: plural(alike ? t.nTokens : t.nEntries, total), request: letter(world.requests.get(first.request_id)),
+    policy: first.policy,
+    n: plural(alike ? t.nTokens : t.nEntries, total),
+    request: letter(world.requests.get(first.request_id)),
   });
   const freed = step.releasedLast.find((event) => event.reason.code === 'forgotten');
   return freed ? join(told, caption('forgotten', t.freed, { blocks: blockList(freed.block_ids) })) : told;
@@ -74,9 +92,20 @@ export function forgottenCaption(world, step) {
 /** All lanes that have answered, in one sentence.
  * @param {World} world @param {Log} log @param {import('../core/events.d.ts').NeedleSought|import('../core/events.d.ts').ProbeTimed} event @returns {Caption} */
 export function sinceLaneCaption(world, log, event) {
-  if (event.type === 'probe_timed') return caption('probe', texts.probe, { time: duration(event.first_token_us / 1000) });
+  if (event.type === 'probe_timed')
+    return caption('probe', texts.probe, { time: duration(event.first_token_us / 1000) });
   const told = (world.lanes.get(event.request_id)?.needles ?? []).filter((needle) => needle !== null);
   const lost = told.filter((needle) => !needle.found).map((needle) => nameOf(log, needle.lane));
-  if (told.length > 1) return caption('needle', lost.length === 0 ? texts.allFound : texts.someLost, { word: event.word, n: told.length, found: told.length - lost.length, lanes: lost.join(', ') });
-  return caption('needle', event.found ? texts.found : texts.lost, { lane: nameOf(log, event.lane), word: event.word, answer: `“${clip(event.answer.trim().replace(/\s+/g, ' '), MAX_ANSWER)}”` });
+  if (told.length > 1)
+    return caption('needle', lost.length === 0 ? texts.allFound : texts.someLost, {
+      word: event.word,
+      n: told.length,
+      found: told.length - lost.length,
+      lanes: lost.join(', '),
+    });
+  return caption('needle', event.found ? texts.found : texts.lost, {
+    lane: nameOf(log, event.lane),
+    word: event.word,
+    answer: `“${clip(event.answer.trim().replace(/\s+/g, ' '), MAX_ANSWER)}”`,
+  });
 }

@@ -58,13 +58,20 @@ export function blockList(blocks, bare = false) {
   });
   const all = blocks.length > MAX_LISTED ? segments(texts.listMore, { list, n: blocks.length - MAX_LISTED }) : list;
   if (bare) return all;
-  return blocks.length === 1 ? segments(texts.blockOne, { a: thing(blocks[0]) }) : segments(texts.blockMany, { list: all });
+  return blocks.length === 1
+    ? segments(texts.blockOne, { a: thing(blocks[0]) })
+    : segments(texts.blockMany, { list: all });
 }
 
 /** @param {Request|undefined} request @param {number} position @returns {Segment} */
 export function token(request, position) {
   if (!request) return '…';
-  return { text: quoted(request.pieces[position]), kind: 'token', piece: request.pieces[position], selection: { kind: 'token', request: request.id, position } };
+  return {
+    text: quoted(request.pieces[position]),
+    kind: 'token',
+    piece: request.pieces[position],
+    selection: { kind: 'token', request: request.id, position },
+  };
 }
 
 /** A move of bytes often takes less than a tenth of a millisecond. @param {number} us @returns {string} */

@@ -12,27 +12,56 @@ export const laneCases = {
     if (!request) return;
     const { dropped } = event;
     if (request.forgotten.length === 0) request.forgotten = dropped.map((heads) => heads.map(() => new Map()));
-    const alike = dropped.length === request.forgotten.length && dropped.every((heads, layer) => heads.length === request.forgotten[layer].length);
-    expect(world, alike, () => `request ${request.letter} dropped entries in a different set of layers and heads than before`);
-    dropped.forEach((heads, layer) => heads.forEach((positions, head) => {
-      const gone = request.forgotten[layer]?.[head];
-      if (gone) for (const position of positions) forgetOne(world, request, gone, position);
-    }));
+    const alike =
+      dropped.length === request.forgotten.length &&
+      dropped.every((heads, layer) => heads.length === request.forgotten[layer].length);
+    expect(
+      world,
+      alike,
+      () => `request ${request.letter} dropped entries in a different set of layers and heads than before`,
+    );
+    dropped.forEach((heads, layer) =>
+      heads.forEach((positions, head) => {
+        const gone = request.forgotten[layer]?.[head];
+        if (gone) for (const position of positions) forgetOne(world, request, gone, position);
+      }),
+    );
   },
 
   lane_measured(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request || !isLane(world, event.lane)) return;
     const last = request.tokens.length - 1;
-    expect(world, event.position === last, () => `lane ${event.lane} was measured at position ${event.position}, but the last token is at ${last}`);
-    expect(world, event.token_id === request.tokens[last], () => `lane ${event.lane} was measured against a token that isn’t the reference’s`);
-    expect(world, event.agrees === (event.own_token_id === event.token_id), () => `lane ${event.lane} is marked as ${event.agrees ? 'the same' : 'different'}, but its token is ${event.agrees ? 'different' : 'the same'}`);
+    expect(
+      world,
+      event.position === last,
+      () => `lane ${event.lane} was measured at position ${event.position}, but the last token is at ${last}`,
+    );
+    expect(
+      world,
+      event.token_id === request.tokens[last],
+      () => `lane ${event.lane} was measured against a token that isn’t the reference’s`,
+    );
+    expect(
+      world,
+      event.agrees === (event.own_token_id === event.token_id),
+      () =>
+        `lane ${event.lane} is marked as ${event.agrees ? 'the same' : 'different'}, but its token is ${event.agrees ? 'different' : 'the same'}`,
+    );
     const run = runOf(world, event.request_id);
     const count = run.counts[event.lane] ?? 0;
     const list = (run.measured[event.lane] ??= []);
     const former = list[count - 1];
-    expect(world, event.lane === 0 || count < (run.counts[0] ?? 0), () => `lane ${event.lane} has ${count + 1} measurements, but the reference has ${run.counts[0] ?? 0}`);
-    expect(world, count === 0 || former.num_projections <= event.num_projections, () => `the number of projections of lane ${event.lane} fell`);
+    expect(
+      world,
+      event.lane === 0 || count < (run.counts[0] ?? 0),
+      () => `lane ${event.lane} has ${count + 1} measurements, but the reference has ${run.counts[0] ?? 0}`,
+    );
+    expect(
+      world,
+      count === 0 || former.num_projections <= event.num_projections,
+      () => `the number of projections of lane ${event.lane} fell`,
+    );
     list[count] = event;
     world.lanes.set(run.requestId, { ...run, counts: withAt(run.counts, event.lane, count + 1, 0) });
   },
@@ -40,8 +69,16 @@ export const laneCases = {
   lane_errors_measured(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request || !isLane(world, event.lane)) return;
-    expect(world, event.num_tokens <= request.tokens.length, () => `errors were measured over ${event.num_tokens} tokens, but the request has ${request.tokens.length}`);
-    expect(world, event.key_error.length === event.value_error.length, () => 'the errors of K and V have different numbers of layers');
+    expect(
+      world,
+      event.num_tokens <= request.tokens.length,
+      () => `errors were measured over ${event.num_tokens} tokens, but the request has ${request.tokens.length}`,
+    );
+    expect(
+      world,
+      event.key_error.length === event.value_error.length,
+      () => 'the errors of K and V have different numbers of layers',
+    );
     const run = runOf(world, event.request_id);
     world.lanes.set(run.requestId, { ...run, errors: withAt(run.errors, event.lane, event, null) });
   },
@@ -60,7 +97,9 @@ export const laneCases = {
 /** A branch starts with the entries its parent has dropped, up to this record.
  * @param {World} world @param {Request} branch @param {Request} parent */
 export function forgetAlike(world, branch, parent) {
-  branch.forgotten = parent.forgotten.map((heads) => heads.map((gone) => new Map([...gone].filter(([, since]) => since <= world.seq))));
+  branch.forgotten = parent.forgotten.map((heads) =>
+    heads.map((gone) => new Map([...gone].filter(([, since]) => since <= world.seq))),
+  );
   branch.numDropped = branch.forgotten.flat().reduce((sum, gone) => sum + gone.size, 0);
 }
 
@@ -75,8 +114,16 @@ export function forgetAll(request) {
  * @param {World} world @param {Request} request @param {Map<number, number>} gone @param {number} position */
 function forgetOne(world, request, gone, position) {
   const since = gone.get(position);
-  expect(world, position >= 0 && position < request.numComputed, () => `position ${position} of request ${request.letter} was dropped but isn’t computed`);
-  expect(world, since === undefined || since >= world.seq, () => `position ${position} of request ${request.letter} was dropped twice`);
+  expect(
+    world,
+    position >= 0 && position < request.numComputed,
+    () => `position ${position} of request ${request.letter} was dropped but isn’t computed`,
+  );
+  expect(
+    world,
+    since === undefined || since >= world.seq,
+    () => `position ${position} of request ${request.letter} was dropped twice`,
+  );
   if (since === undefined) gone.set(position, world.seq);
   if (since === undefined || since >= world.seq) request.numDropped++;
 }

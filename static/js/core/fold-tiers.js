@@ -12,11 +12,20 @@ export const tierCases = {
     const request = requestOf(world, event.request_id);
     const parent = world.requests.get(event.parent_id);
     if (!request) return;
-    if (!parent) return contradiction(world, `request ${request.letter} is a fork of the unknown request ${event.parent_id}`);
+    if (!parent)
+      return contradiction(world, `request ${request.letter} is a fork of the unknown request ${event.parent_id}`);
     expect(world, request.state === 'waiting', () => `request ${request.letter} forked while ${request.state}`);
     const table = event.block_ids.map((block) => block ?? -1);
-    expect(world, table.every((block, index) => parent.table[index] === block), () => `request ${request.letter} shares blocks that ${parent.letter} doesn’t hold`);
-    expect(world, event.num_computed <= parent.numComputed, () => `request ${request.letter} has more computed tokens than ${parent.letter}`);
+    expect(
+      world,
+      table.every((block, index) => parent.table[index] === block),
+      () => `request ${request.letter} shares blocks that ${parent.letter} doesn’t hold`,
+    );
+    expect(
+      world,
+      event.num_computed <= parent.numComputed,
+      () => `request ${request.letter} has more computed tokens than ${parent.letter}`,
+    );
     for (const block of table) if (block >= 0 && isBlock(world, block)) world.refCount[block]++;
     request.state = 'running';
     request.table = table;
@@ -36,8 +45,16 @@ export const tierCases = {
     if (!request) return;
     const { reason } = event;
     expect(world, request.state === 'running', () => `request ${request.letter} was preempted while ${request.state}`);
-    expect(world, reason.num_lost_tokens === request.numComputed, () => `request ${request.letter} loses ${reason.num_lost_tokens} tokens but has ${request.numComputed} computed`);
-    expect(world, reason.num_free === world.free.length, () => `the event counts ${reason.num_free} free blocks, but ${world.free.length} are free`);
+    expect(
+      world,
+      reason.num_lost_tokens === request.numComputed,
+      () => `request ${request.letter} loses ${reason.num_lost_tokens} tokens but has ${request.numComputed} computed`,
+    );
+    expect(
+      world,
+      reason.num_free === world.free.length,
+      () => `the event counts ${reason.num_free} free blocks, but ${world.free.length} are free`,
+    );
     request.state = reason.code === 'swap' ? 'swapped' : 'preempted';
     request.numPreemptions++;
     if (request.state === 'preempted') {
@@ -49,7 +66,11 @@ export const tierCases = {
   blocks_swapped_out(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped out while ${request.state}`);
+    expect(
+      world,
+      request.state === 'swapped',
+      () => `blocks of request ${request.letter} were swapped out while ${request.state}`,
+    );
     expect(world, sameLength(event), () => 'the lists of a swap out have different lengths');
     event.host_ids.forEach((hostId, i) => {
       const block = event.block_ids[i];
@@ -62,7 +83,11 @@ export const tierCases = {
   blocks_swapped_in(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    expect(world, request.state === 'swapped', () => `blocks of request ${request.letter} were swapped in while ${request.state}`);
+    expect(
+      world,
+      request.state === 'swapped',
+      () => `blocks of request ${request.letter} were swapped in while ${request.state}`,
+    );
     expect(world, sameLength(event), () => 'the lists of a swap in have different lengths');
     event.host_ids.forEach((hostId, i) => {
       const block = event.block_ids[i];
@@ -70,7 +95,11 @@ export const tierCases = {
       checkTable(world, request, event.logical_indices[i], block, 'swapped in');
       const held = takeFromHost(world, hostId);
       if (!held) return;
-      expect(world, held.requestId === request.id, () => `host block ${hostId} doesn’t belong to request ${request.letter}`);
+      expect(
+        world,
+        held.requestId === request.id,
+        () => `host block ${hostId} doesn’t belong to request ${request.letter}`,
+      );
       putEntries(world, block, held.entries);
     });
     request.state = 'running';
@@ -81,9 +110,17 @@ export const tierCases = {
     const { from_block_id: source, block_id: block, logical_index: index } = event;
     if (!request || !isBlock(world, source) || !isBlock(world, block)) return;
     checkTable(world, request, index, source, 'copied');
-    expect(world, world.refCount[source] > 1, () => `block ${source} was copied but its count is ${world.refCount[source]}`);
+    expect(
+      world,
+      world.refCount[source] > 1,
+      () => `block ${source} was copied but its count is ${world.refCount[source]}`,
+    );
     popHead(world, block, 'taken for a copy');
-    putEntries(world, block, takeEntries(world, source).filter(([offset]) => offset < event.num_tokens));
+    putEntries(
+      world,
+      block,
+      takeEntries(world, source).filter(([offset]) => offset < event.num_tokens),
+    );
     world.refCount[source]--;
     request.table[index] = block;
   },
@@ -120,7 +157,14 @@ function takeEntries(world, block) {
   const entries = [];
   const from = block * world.blockSize;
   for (let slot = from; slot < from + world.blockSize; slot++) {
-    if (world.slotSeq[slot] >= 0) entries.push([slot - from, world.slotRequest[slot], world.slotPosition[slot], world.slotSeq[slot], world.slotToken[slot]]);
+    if (world.slotSeq[slot] >= 0)
+      entries.push([
+        slot - from,
+        world.slotRequest[slot],
+        world.slotPosition[slot],
+        world.slotSeq[slot],
+        world.slotToken[slot],
+      ]);
   }
   return entries;
 }

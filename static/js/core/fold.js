@@ -32,7 +32,12 @@ export function isBlock(world, block) {
 
 /** @param {World} world @param {number} block @param {string} doing */
 export function checkHead(world, block, doing) {
-  expect(world, world.free[0] === block, () => `block ${block} was ${doing} but ${world.free.length ? `block ${world.free[0]} is at the head of the free queue` : 'the free queue is empty'}`);
+  expect(
+    world,
+    world.free[0] === block,
+    () =>
+      `block ${block} was ${doing} but ${world.free.length ? `block ${world.free[0]} is at the head of the free queue` : 'the free queue is empty'}`,
+  );
 }
 
 /** @param {World} world @param {number} block */
@@ -61,12 +66,22 @@ export function putInTable(world, request, index, block) {
     return contradiction(world, `block ${block} can’t be logical block ${index} of request ${request.letter}`);
   }
   while (request.table.length <= index) request.table.push(-1);
-  expect(world, request.table[index] < 0, () => `block ${block} can’t be logical block ${index} of request ${request.letter}: that is block ${request.table[index]}`);
+  expect(
+    world,
+    request.table[index] < 0,
+    () =>
+      `block ${block} can’t be logical block ${index} of request ${request.letter}: that is block ${request.table[index]}`,
+  );
   request.table[index] = block;
   return undefined;
 }
 
 /** @param {World} world @param {Request} request @param {number} index @param {number} block @param {string} doing */
 export function checkTable(world, request, index, block, doing) {
-  expect(world, request.table[index] === block, () => `block ${block} was ${doing} as logical block ${index} of request ${request.letter}, whose block table has ${request.table[index] ?? 'nothing'} there`);
+  expect(
+    world,
+    request.table[index] === block,
+    () =>
+      `block ${block} was ${doing} as logical block ${index} of request ${request.letter}, whose block table has ${request.table[index] ?? 'nothing'} there`,
+  );
 }

@@ -132,14 +132,20 @@ export class Frames {
   triangle(step, layer, head, request = null) {
     if (!this.#has('triangle')) return null;
     const of = this.#of(step, request);
-    return this.#get(`triangle:${step}:${layer}:${head}:${of}`, `triangle/${step}?layer=${layer}&head=${head}${asked(of)}`);
+    return this.#get(
+      `triangle:${step}:${layer}:${head}:${of}`,
+      `triangle/${step}?layer=${layer}&head=${head}${asked(of)}`,
+    );
   }
 
   /** q·k, scaled and weight of the step's last query against one position. @param {number} step @param {number} layer @param {number} position @param {number|null} [request] */
   scores(step, layer, position, request = null) {
     if (!this.#has('triangle')) return null;
     const of = this.#of(step, request);
-    return this.#get(`scores:${step}:${layer}:${position}:${of}`, `scores/${step}?layer=${layer}&position=${position}${asked(of)}`);
+    return this.#get(
+      `scores:${step}:${layer}:${position}:${of}`,
+      `scores/${step}?layer=${layer}&position=${position}${asked(of)}`,
+    );
   }
 
   /**
@@ -157,11 +163,15 @@ export class Frames {
   #keyOf(kind, args) {
     const step = Number(args[0]);
     switch (kind) {
-      case 'step': return `step:${step}:${this.#of(step, args[1])}:${this.layer}`;
-      case 'heads': return `heads:${step}:${args[1]}:${this.#of(step, args[2])}`;
+      case 'step':
+        return `step:${step}:${this.#of(step, args[1])}:${this.layer}`;
+      case 'heads':
+        return `heads:${step}:${args[1]}:${this.#of(step, args[2])}`;
       case 'triangle':
-      case 'scores': return `${kind}:${step}:${args[1]}:${args[2]}:${this.#of(step, args[3])}`;
-      default: return [kind, ...args].join(':');
+      case 'scores':
+        return `${kind}:${step}:${args[1]}:${args[2]}:${this.#of(step, args[3])}`;
+      default:
+        return [kind, ...args].join(':');
     }
   }
 
@@ -261,8 +271,14 @@ async function problemOf(response) {
   try {
     const body = await response.json();
     return {
-      code: String(body.code ?? `http_${response.status}`), message: String(body.message ?? ''),
-      sinceStep: typeof body.since_step === 'number' ? body.since_step : typeof body.details?.since_step === 'number' ? body.details.since_step : null,
+      code: String(body.code ?? `http_${response.status}`),
+      message: String(body.message ?? ''),
+      sinceStep:
+        typeof body.since_step === 'number'
+          ? body.since_step
+          : typeof body.details?.since_step === 'number'
+            ? body.details.since_step
+            : null,
     };
   } catch {
     return { code: `http_${response.status}`, message: '', sinceStep: null };

@@ -44,8 +44,10 @@ export class Keyframes {
     this.storedTokens = [];
     this.usedBlocks = [];
     this.wrong = null;
-    const world = checkpoint ? fromCheckpoint(checkpoint) : new World(header?.pool.num_blocks ?? 0, header?.pool.block_size ?? 1);
-    world.numLanes = header ? header.lanes?.length ?? 0 : null;
+    const world = checkpoint
+      ? fromCheckpoint(checkpoint)
+      : new World(header?.pool.num_blocks ?? 0, header?.pool.block_size ?? 1);
+    world.numLanes = header ? (header.lanes?.length ?? 0) : null;
     world.seq = this.log.firstSeq - 1;
     const numSteps = (this.log.headSeq - this.log.firstSeq) / RECORDS_PER_STEP;
     this.spacing = Math.max(FIRST_SPACING, Math.ceil((numSteps * world.cloneBytes) / BUDGET_BYTES));
@@ -95,7 +97,10 @@ export class Keyframes {
     this.usedBlocks[index] = world.numBlocks - world.free.length;
     if (!this.wrong && (world.broken !== null || (world.check && !world.check.ok))) {
       this.wrong = {
-        step: world.step, expected: world.check?.expected ?? '', computed: world.check?.computed ?? '', broken: world.broken,
+        step: world.step,
+        expected: world.check?.expected ?? '',
+        computed: world.check?.computed ?? '',
+        broken: world.broken,
       };
     }
   }

@@ -24,7 +24,11 @@ const sumsOf = new WeakMap();
 /** @param {readonly LaneMeasured[]} measured @param {number} count @returns {Sums} */
 function summed(measured, count) {
   let sums = sumsOf.get(measured);
-  if (!sums) sumsOf.set(measured, (sums = { kl: [0], nll: [0], agreeing: [0], most: [0], first: null, sorted: [], numSorted: 0 }));
+  if (!sums)
+    sumsOf.set(
+      measured,
+      (sums = { kl: [0], nll: [0], agreeing: [0], most: [0], first: null, sorted: [], numSorted: 0 }),
+    );
   for (let i = sums.kl.length - 1; i < count; i++) {
     const one = measured[i];
     sums.kl.push(sums.kl[i] + one.kl);
@@ -43,10 +47,21 @@ export function figuresOf(measured, count) {
   const last = measured[count - 1];
   const agreeing = sums.agreeing[count];
   return {
-    count, mean_kl: sums.kl[count] / count, top1_agreement: agreeing / count, first_divergence: sums.first !== null && sums.first < count ? sums.first : null,
-    max_abs_logit_diff: sums.most[count], perplexity: Math.exp(sums.nll[count] / count),
-    kv_projections: last.num_projections, ms_per_token: medianMs(measured, count, sums), first_token_ms: measured[0].step_us / 1000, num_hit_tokens: measured[0].num_hit_tokens,
-    held_bytes: last.held_bytes, read_bytes: last.read_bytes, copied_bytes: last.copied_bytes, kept_share: last.kept_share, num_differing: count - agreeing,
+    count,
+    mean_kl: sums.kl[count] / count,
+    top1_agreement: agreeing / count,
+    first_divergence: sums.first !== null && sums.first < count ? sums.first : null,
+    max_abs_logit_diff: sums.most[count],
+    perplexity: Math.exp(sums.nll[count] / count),
+    kv_projections: last.num_projections,
+    ms_per_token: medianMs(measured, count, sums),
+    first_token_ms: measured[0].step_us / 1000,
+    num_hit_tokens: measured[0].num_hit_tokens,
+    held_bytes: last.held_bytes,
+    read_bytes: last.read_bytes,
+    copied_bytes: last.copied_bytes,
+    kept_share: last.kept_share,
+    num_differing: count - agreeing,
   };
 }
 
@@ -95,5 +110,7 @@ export function isProved(figures) {
  * @param {number} prompt @param {number} numNew @returns {{cached: number, none: number}}
  */
 export function closedForms(prompt, numNew) {
-  return numNew === 0 ? { cached: 0, none: 0 } : { cached: prompt + numNew - 1, none: numNew * prompt + (numNew * (numNew - 1)) / 2 };
+  return numNew === 0
+    ? { cached: 0, none: 0 }
+    : { cached: prompt + numNew - 1, none: numNew * prompt + (numNew * (numNew - 1)) / 2 };
 }

@@ -156,24 +156,43 @@ export class Log {
         if (span && span.firstTokenStep === 0) span.firstTokenStep = this.baseStep + this.starts.length;
         break;
       }
-      case 'miss_measured': this.misses.set(event.request_id, { seq, event }); break;
-      case 'block_evicted': this.#mark('eviction'); break;
-      case 'block_copied': this.#mark('copy'); break;
-      case 'request_preempted': this.#mark('preemption'); break;
-      case 'request_forked': this.#mark('fork'); break;
+      case 'miss_measured':
+        this.misses.set(event.request_id, { seq, event });
+        break;
+      case 'block_evicted':
+        this.#mark('eviction');
+        break;
+      case 'block_copied':
+        this.#mark('copy');
+        break;
+      case 'request_preempted':
+        this.#mark('preemption');
+        break;
+      case 'request_forked':
+        this.#mark('fork');
+        break;
       case 'blocks_swapped_out':
-      case 'block_offloaded': this.usesHost = true; break;
-      case 'prefix_looked_up': if (event.num_hit_tokens > 0) this.#mark('hit'); break;
+      case 'block_offloaded':
+        this.usesHost = true;
+        break;
+      case 'prefix_looked_up':
+        if (event.num_hit_tokens > 0) this.#mark('hit');
+        break;
       case 'request_finished':
         this.finished.add(event.request_id);
         this.#mark('finish');
         break;
-      case 'prefix_cache_reset': if ((event.reason ?? 'reset') === 'reset') this.#mark('reset'); break;
+      case 'prefix_cache_reset':
+        if ((event.reason ?? 'reset') === 'reset') this.#mark('reset');
+        break;
       case 'blocks_released':
         if (event.reason.code === 'window' || event.reason.code === 'forgotten') this.#mark(event.reason.code);
         break;
-      case 'lane_measured': if (!event.agrees) this.#differs(event); break;
-      default: break;
+      case 'lane_measured':
+        if (!event.agrees) this.#differs(event);
+        break;
+      default:
+        break;
     }
   }
 
@@ -222,7 +241,8 @@ export class Log {
       if (!range) return null;
       for (let seq = range[1]; seq >= range[0]; seq--) {
         const event = this.at(seq)?.[2];
-        if (event?.type === 'token_sampled' && event.request_id === requestId && event.position === position) return event;
+        if (event?.type === 'token_sampled' && event.request_id === requestId && event.position === position)
+          return event;
       }
     }
     return null;

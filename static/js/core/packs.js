@@ -13,7 +13,14 @@ function halfTable() {
     const sign = bits & 0x8000 ? -1 : 1;
     const exponent = (bits >> 10) & 31;
     const fraction = bits & 1023;
-    const value = exponent === 31 ? (fraction ? NaN : Infinity) : exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
+    const value =
+      exponent === 31
+        ? fraction
+          ? NaN
+          : Infinity
+        : exponent === 0
+          ? fraction * 2 ** -24
+          : (1 + fraction / 1024) * 2 ** (exponent - 15);
     halves[bits] = sign * value;
   }
   return halves;
@@ -34,10 +41,16 @@ export function decodePack(buffer) {
     const from = start + offset;
     if (from + size * BYTES[dtype] > buffer.byteLength) throw new RangeError(`Array ${name} is incomplete.`);
     if (dtype === 'u8') arrays[name] = new Uint8Array(buffer, from, size);
-    else if (dtype === 'f32') arrays[name] = from % 4 === 0 ? new Float32Array(buffer, from, size) : new Float32Array(buffer.slice(from, from + size * 4));
+    else if (dtype === 'f32')
+      arrays[name] =
+        from % 4 === 0 ? new Float32Array(buffer, from, size) : new Float32Array(buffer.slice(from, from + size * 4));
     else {
       const table = halfTable();
-      const bits = new Uint16Array(from % 2 === 0 ? buffer : buffer.slice(from, from + size * 2), from % 2 === 0 ? from : 0, size);
+      const bits = new Uint16Array(
+        from % 2 === 0 ? buffer : buffer.slice(from, from + size * 2),
+        from % 2 === 0 ? from : 0,
+        size,
+      );
       const values = new Float32Array(size);
       for (let i = 0; i < size; i++) values[i] = table[bits[i]];
       arrays[name] = values;

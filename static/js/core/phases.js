@@ -22,13 +22,25 @@ const known = new WeakMap();
 export function phasesOf(step) {
   const cached = known.get(step);
   if (cached) return cached;
-  const rare = step.evicted.length + step.shared.length + step.copied.length + step.preempted.length + step.swappedIn.length + step.offloaded.length
-    + step.fetched.length > 0 || step.lookups.some((lookup) => lookup.num_hit_tokens > 0);
+  const rare =
+    step.evicted.length +
+      step.shared.length +
+      step.copied.length +
+      step.preempted.length +
+      step.swappedIn.length +
+      step.offloaded.length +
+      step.fetched.length >
+      0 || step.lookups.some((lookup) => lookup.num_hit_tokens > 0);
   const before = rare ? RARE_MS : step.allocated.length + step.releasedFirst.length > 0 ? CALM_MS : 0;
   const work = step.kind === 'empty' ? 0 : step.kind === 'decode' ? DECODE_MS : PREFILL_MS;
   const sweep = work * 0.78;
   const drop = step.sampled.length > 0 ? work - sweep : work * 0.05;
-  const after = step.releasedLast.length > 0 || step.forked.length > 0 || step.finished.length > 0 ? RARE_MS : step.forgotten.length > 0 ? CALM_MS : 0;
+  const after =
+    step.releasedLast.length > 0 || step.forked.length > 0 || step.finished.length > 0
+      ? RARE_MS
+      : step.forgotten.length > 0
+        ? CALM_MS
+        : 0;
   const duration = Math.max(before + sweep + drop + after, CALM_MS);
   const a = before / duration;
   const b = (before + sweep) / duration;
@@ -61,7 +73,12 @@ export function layerAt(step, progress) {
   const at = Math.min(((progress - from) / (to - from)) * order.length, order.length - 1e-9);
   const index = Math.floor(at);
   const part = at - index;
-  return { layer: order[index], index, within: part, stage: step.kind === 'decode' && part < WRITE_SHARE ? 'write' : 'read' };
+  return {
+    layer: order[index],
+    index,
+    within: part,
+    stage: step.kind === 'decode' && part < WRITE_SHARE ? 'write' : 'read',
+  };
 }
 
 /** Progress at which the `index`-th layer of the order is reading its row. @param {StepInfo} step @param {number} index @returns {number} */

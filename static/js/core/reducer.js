@@ -28,11 +28,32 @@ const cases = {
     let tokenHash = TOKEN_HASH_START;
     for (const token of event.token_ids) tokenHash = extendTokenHash(tokenHash, token);
     world.requests.set(id, {
-      id, letter: letterOf(id), state: 'waiting', prompt: event.prompt, template: event.template ?? false,
-      salt: event.salt ?? null, continues: event.continues ?? null, tokens: event.token_ids.slice(),
-      pieces: event.pieces.slice(), promptLength: event.num_prompt_tokens || event.token_ids.length, numComputed: 0, numWritten: 0, numHitTokens: 0,
-      windowStart: 0, table: [], lastTable: null, maxNewTokens: event.max_new_tokens, sampling: event.sampling,
-      finish: null, tokenHash, priority: event.priority ?? 0, fork: event.fork ?? null, numPreemptions: 0, forgotten: [], numDropped: 0, candidates: new Map(),
+      id,
+      letter: letterOf(id),
+      state: 'waiting',
+      prompt: event.prompt,
+      template: event.template ?? false,
+      salt: event.salt ?? null,
+      continues: event.continues ?? null,
+      tokens: event.token_ids.slice(),
+      pieces: event.pieces.slice(),
+      promptLength: event.num_prompt_tokens || event.token_ids.length,
+      numComputed: 0,
+      numWritten: 0,
+      numHitTokens: 0,
+      windowStart: 0,
+      table: [],
+      lastTable: null,
+      maxNewTokens: event.max_new_tokens,
+      sampling: event.sampling,
+      finish: null,
+      tokenHash,
+      priority: event.priority ?? 0,
+      fork: event.fork ?? null,
+      numPreemptions: 0,
+      forgotten: [],
+      numDropped: 0,
+      candidates: new Map(),
     });
     world.owned.add(id);
     world.unfinished.push(id);
@@ -46,7 +67,10 @@ const cases = {
   prefix_looked_up(world, event) {
     for (const block of event.hit_block_ids) {
       if (isBlock(world, block) && world.hash[block] === null) {
-        contradiction(world, `the lookup of request ${event.request_id} hit block ${block}, which holds no cached prefix`);
+        contradiction(
+          world,
+          `the lookup of request ${event.request_id} hit block ${block}, which holds no cached prefix`,
+        );
       }
     }
   },
@@ -54,7 +78,8 @@ const cases = {
   request_started(world, event) {
     const request = requestOf(world, event.request_id);
     if (!request) return;
-    if (request.state !== 'waiting' && request.state !== 'preempted') contradiction(world, `request ${request.letter} started while ${request.state}`);
+    if (request.state !== 'waiting' && request.state !== 'preempted')
+      contradiction(world, `request ${request.letter} started while ${request.state}`);
     if (request.state === 'waiting') request.numHitTokens = event.num_hit_tokens;
     request.state = 'running';
     request.numComputed = event.num_hit_tokens;
@@ -79,7 +104,10 @@ const cases = {
     checkHead(world, block, 'evicted');
     if (world.hash[block] !== event.hash) contradiction(world, `block ${block} was evicted under a different hash`);
     if (world.freeSince[block] !== event.reason.free_since_step) {
-      contradiction(world, `block ${block} is free since step ${world.freeSince[block]}, not ${event.reason.free_since_step}`);
+      contradiction(
+        world,
+        `block ${block} is free since step ${world.freeSince[block]}, not ${event.reason.free_since_step}`,
+      );
     }
     world.setHash(block, null);
     world.blankBlock(block);
@@ -107,7 +135,10 @@ const cases = {
       const request = world.requests.get(chunk.request_id);
       if (!request) contradiction(world, `request ${chunk.request_id} was scheduled but is unknown`);
       else if (chunk.start !== request.numComputed) {
-        contradiction(world, `request ${request.letter} computes from position ${chunk.start} but has ${request.numComputed} computed tokens`);
+        contradiction(
+          world,
+          `request ${request.letter} computes from position ${chunk.start} but has ${request.numComputed} computed tokens`,
+        );
       }
     }
   },
@@ -118,13 +149,17 @@ const cases = {
     if (request.state !== 'running') contradiction(world, `request ${request.letter} wrote while ${request.state}`);
     const size = world.blockSize;
     const { positions, slots } = event;
-    if (positions.length !== slots.length) contradiction(world, `${positions.length} positions but ${slots.length} slots`);
+    if (positions.length !== slots.length)
+      contradiction(world, `${positions.length} positions but ${slots.length} slots`);
     for (let i = 0; i < positions.length; i++) {
       const position = positions[i];
       const slot = slots[i];
       const block = request.table[Math.floor(position / size)] ?? -1;
       if (block < 0 || block * size + (position % size) !== slot) {
-        contradiction(world, `position ${position} of request ${request.letter} was written to slot ${slot}, which isn’t the one in its block table`);
+        contradiction(
+          world,
+          `position ${position} of request ${request.letter} was written to slot ${slot}, which isn’t the one in its block table`,
+        );
         if (!(slot >= 0 && slot < world.slotToken.length)) continue;
       }
       world.slotRequest[slot] = request.id;
@@ -134,7 +169,10 @@ const cases = {
     }
     if (positions.length > 0) {
       if (positions[0] !== request.numComputed) {
-        contradiction(world, `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed tokens`);
+        contradiction(
+          world,
+          `request ${request.letter} wrote from position ${positions[0]} but has ${request.numComputed} computed tokens`,
+        );
       }
       request.numComputed = positions[positions.length - 1] + 1;
       request.numWritten += positions.length;
@@ -145,7 +183,10 @@ const cases = {
     const request = requestOf(world, event.request_id);
     if (!request) return;
     if (event.position !== request.tokens.length) {
-      contradiction(world, `request ${request.letter} sampled position ${event.position} but has ${request.tokens.length} tokens`);
+      contradiction(
+        world,
+        `request ${request.letter} sampled position ${event.position} but has ${request.tokens.length} tokens`,
+      );
     }
     request.tokens.push(event.token_id);
     request.pieces.push(event.piece);
@@ -159,7 +200,10 @@ const cases = {
     if (request.state === 'finished') contradiction(world, `request ${request.letter} finished twice`);
     const isWhole = event.reason.code === 'eos' || event.reason.code === 'length';
     if (isWhole && request.numComputed !== request.tokens.length - 1) {
-      contradiction(world, `request ${request.letter} finished with ${request.numComputed} of ${request.tokens.length} tokens computed`);
+      contradiction(
+        world,
+        `request ${request.letter} finished with ${request.numComputed} of ${request.tokens.length} tokens computed`,
+      );
     }
     if (request.state === 'swapped') leaveHost(world, request.id);
     forgetOldest(world);
@@ -188,7 +232,8 @@ const cases = {
     if (event.prepended.length > 0) world.free.unshift(...event.prepended);
     event.appended.forEach((block, i) => {
       const place = event.places?.[i] ?? world.free.length;
-      if (place > world.free.length) contradiction(world, `block ${block} entered the free queue at place ${place} of ${world.free.length}`);
+      if (place > world.free.length)
+        contradiction(world, `block ${block} entered the free queue at place ${place} of ${world.free.length}`);
       world.free.splice(place, 0, block);
     });
     const { code, window_start: windowStart } = event.reason;
@@ -209,19 +254,29 @@ const cases = {
   miss_measured() {},
 
   step_finished(world, event) {
-    if (event.step !== world.currentStep) contradiction(world, `step ${event.step} finished but step ${world.currentStep} was running`);
+    if (event.step !== world.currentStep)
+      contradiction(world, `step ${event.step} finished but step ${world.currentStep} was running`);
     world.step = event.step;
     const computed = digest(world);
-    world.check = { step: event.step, expected: event.digest, computed, ok: computed === event.digest && world.broken === null };
+    world.check = {
+      step: event.step,
+      expected: event.digest,
+      computed,
+      ok: computed === event.digest && world.broken === null,
+    };
   },
 };
 
 /** @param {World} world @param {number} block @param {boolean} cached */
 function enterQueue(world, block, cached) {
   if (!isBlock(world, block)) return;
-  if (world.refCount[block] !== 0) contradiction(world, `block ${block} entered the free queue with count ${world.refCount[block]}`);
+  if (world.refCount[block] !== 0)
+    contradiction(world, `block ${block} entered the free queue with count ${world.refCount[block]}`);
   if ((world.hash[block] !== null) !== cached) {
-    contradiction(world, `block ${block} entered the free queue ${cached ? 'as cached, but it is blank' : 'as blank, but it is cached'}`);
+    contradiction(
+      world,
+      `block ${block} entered the free queue ${cached ? 'as cached, but it is blank' : 'as blank, but it is cached'}`,
+    );
   }
   world.freeSince[block] = world.currentStep;
   if (!cached) world.blankBlock(block);

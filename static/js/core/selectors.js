@@ -45,7 +45,7 @@ function currentRequest(world) {
 
 /** The block table of a request, now or when it finished. @param {Request} request @returns {number[]} */
 export function tableOf(request) {
-  return request.state === 'finished' ? request.lastTable ?? [] : request.table;
+  return request.state === 'finished' ? (request.lastTable ?? []) : request.table;
 }
 
 /**
@@ -59,7 +59,10 @@ export function placeOf(world, request, position) {
   if (block < 0) return null;
   const offset = position % world.blockSize;
   const slot = block * world.blockSize + offset;
-  const stored = world.slotSeq[slot] >= 0 && world.slotPosition[slot] === position && world.slotToken[slot] === request.tokens[position];
+  const stored =
+    world.slotSeq[slot] >= 0 &&
+    world.slotPosition[slot] === position &&
+    world.slotToken[slot] === request.tokens[position];
   return { block, offset, slot, writeSeq: stored ? world.slotSeq[slot] : -1, stored };
 }
 
@@ -101,7 +104,9 @@ export function poolCounts(world) {
 
 /** Entries that a request holds now: computed, and not released by its windows. @param {Request} request @returns {number} */
 export function storedTokens(request) {
-  return request.state === 'finished' ? 0 : Math.max(request.numComputed - request.windowStart - goneTokens(request), 0);
+  return request.state === 'finished'
+    ? 0
+    : Math.max(request.numComputed - request.windowStart - goneTokens(request), 0);
 }
 
 /** Tokens that a policy has dropped; one dropped in only some layers or heads counts in part. @param {Request} request @returns {number} */
@@ -114,7 +119,7 @@ export function goneTokens(request) {
  * @param {World} world @param {Request} request @param {number} layer @param {number} position
  * @returns {{gone: number, of: number}} */
 export function goneHeads(world, request, layer, position) {
-  const heads = request.forgotten.length === 1 ? request.forgotten[0] : request.forgotten[layer] ?? [];
+  const heads = request.forgotten.length === 1 ? request.forgotten[0] : (request.forgotten[layer] ?? []);
   return { gone: heads.filter((since) => (since.get(position) ?? Infinity) <= world.seq).length, of: heads.length };
 }
 
@@ -125,7 +130,8 @@ export function goneHeads(world, request, layer, position) {
  */
 export function workCounts(request) {
   const prompt = request.promptLength;
-  const computed = request.tokens.length > prompt ? Math.max(request.numComputed, request.tokens.length - 1) : request.numComputed;
+  const computed =
+    request.tokens.length > prompt ? Math.max(request.numComputed, request.tokens.length - 1) : request.numComputed;
   if (computed <= prompt) return { withCache: request.numWritten, without: computed };
   const decoded = computed - prompt;
   const without = prompt + decoded * prompt + (decoded * (decoded + 1)) / 2;
@@ -178,7 +184,9 @@ export function stepTimes(log, request, position) {
     }
   }
   const last = Math.min(span.lastStep, position);
-  const decodes = last >= span.firstStep && (log.step(last)?.chunks.some((chunk) => chunk.request_id === request.id && chunk.kind === 'decode') ?? false);
+  const decodes =
+    last >= span.firstStep &&
+    (log.step(last)?.chunks.some((chunk) => chunk.request_id === request.id && chunk.kind === 'decode') ?? false);
   const tokenMs = decodes ? log.stepUs(last) / 1000 : null;
   return { prefillMs: complete ? prefillUs / 1000 : null, prefillTokens, tokenMs };
 }

@@ -104,14 +104,21 @@ export class World {
   get cloneBytes() {
     let tokens = 0;
     for (const id of this.unfinished) tokens += this.requests.get(id)?.tokens.length ?? 0;
-    return this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + this.host.size * 40 + tokens * 16;
+    return (
+      this.slotToken.length * 20 + this.numBlocks * 24 + this.requests.size * 40 + this.host.size * 40 + tokens * 16
+    );
   }
 
   /** The request, safe to change. @param {number} id @returns {Request|undefined} */
   mutable(id) {
     const request = this.requests.get(id);
     if (!request || this.owned.has(id)) return request;
-    const copy = { ...request, tokens: request.tokens.slice(), pieces: request.pieces.slice(), table: request.table.slice() };
+    const copy = {
+      ...request,
+      tokens: request.tokens.slice(),
+      pieces: request.pieces.slice(),
+      table: request.table.slice(),
+    };
     this.requests.set(id, copy);
     this.owned.add(id);
     return copy;

@@ -124,7 +124,14 @@ export class Timeline {
     const { step, progress, before, after } = this.scene();
     if (!step) return before;
     const { layers, release } = phasesOf(step);
-    const until = progress < layers[0] ? 'kv_written' : step.forgotten.length > 0 && step.chunks.length === 1 && progress < release[0] ? 'kv_forgotten' : step.finished.length > 0 && progress < release[0] ? 'request_finished' : null;
+    const until =
+      progress < layers[0]
+        ? 'kv_written'
+        : step.forgotten.length > 0 && step.chunks.length === 1 && progress < release[0]
+          ? 'kv_forgotten'
+          : step.finished.length > 0 && progress < release[0]
+            ? 'request_finished'
+            : null;
     if (until === null) return after;
     if (this.moment?.before === before && this.moment.until === until) return this.moment.world;
     const world = before.clone();
@@ -245,7 +252,15 @@ export class Timeline {
       const order = layerOrder(step);
       const moment = this.progress > 0 ? layerAt(step, this.progress) : null;
       const [from, to] = phasesOf(step).layers;
-      const index = moment ? moment.index + direction : this.progress < from || this.progress === 0 ? (direction > 0 ? 0 : -1) : this.progress >= to && direction < 0 ? order.length - 1 : order.length;
+      const index = moment
+        ? moment.index + direction
+        : this.progress < from || this.progress === 0
+          ? direction > 0
+            ? 0
+            : -1
+          : this.progress >= to && direction < 0
+            ? order.length - 1
+            : order.length;
       if (index < 0) this.#set(this.position, 0);
       else if (index >= order.length) this.#set(this.position + 1, 0);
       else this.#set(this.position, progressOfLayer(step, index));
@@ -260,7 +275,8 @@ export class Timeline {
   seekMark(direction) {
     const here = this.position;
     const marks = this.log.marks.filter((mark) => mark.step <= this.head);
-    const mark = direction > 0 ? marks.find(({ step }) => step - 1 > here) : marks.findLast(({ step }) => step - 1 < here);
+    const mark =
+      direction > 0 ? marks.find(({ step }) => step - 1 > here) : marks.findLast(({ step }) => step - 1 < here);
     if (mark) this.seek(mark.step - 1, 0);
     return mark ?? null;
   }

@@ -66,7 +66,13 @@ export class Actions {
     const used = position - request.promptLength + 1;
     const more = used >= request.maxNewTokens ? { max_new_tokens: used + BRANCH_TOKENS } : {};
     const stood = !this.hasWork;
-    const result = await this.command({ command: 'fork', request_id: request.id, position, token_id: tokenId, ...more });
+    const result = await this.command({
+      command: 'fork',
+      request_id: request.id,
+      position,
+      token_id: tokenId,
+      ...more,
+    });
     if (result === null) return;
     this.ctx.ui.clear();
     this.ctx.ui.set({ requestId: result.request_id });

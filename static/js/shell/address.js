@@ -67,7 +67,8 @@ export class Address {
       if (log.lastSeq < this.openedAt) return;
       this.opening = false;
       const ended = log.header?.lane ? log.marks.find((mark) => mark.kind === 'finish') : undefined;
-      if (ended) timeline.seek(Math.max(timeline.first, ended.step - 1), 0); // while a lane still holds its entries, the reason to open it
+      if (ended)
+        timeline.seek(Math.max(timeline.first, ended.step - 1), 0); // while a lane still holds its entries, the reason to open it
       else timeline.pin();
     } else if (timeline.head > timeline.first) {
       this.opening = false;

@@ -66,7 +66,12 @@ export class CaptionBar {
     const text = plain(parts);
     if (text !== this.key) {
       this.key = text;
-      replace(this.text, sentence(parts, ui, (anchor, term) => this.popover.show(anchor, anchor.textContent ?? '', h('p', { class: 'popover-note' }, term))));
+      replace(
+        this.text,
+        sentence(parts, ui, (anchor, term) =>
+          this.popover.show(anchor, anchor.textContent ?? '', h('p', { class: 'popover-note' }, term)),
+        ),
+      );
       this.#say(plain(short), moving);
     }
   }
@@ -76,16 +81,27 @@ export class CaptionBar {
   #hint(scene, moving) {
     const { timeline, strings, ui } = this.ctx;
     const { caption, keys } = strings;
-    const atEnd = scene.position > timeline.first && scene.position === timeline.head && scene.after.unfinished.length === 0;
-    const kind = !this.showHint || moving || scene.step ? '' : scene.position === timeline.first ? 'start' : atEnd ? 'end' : '';
+    const atEnd =
+      scene.position > timeline.first && scene.position === timeline.head && scene.after.unfinished.length === 0;
+    const kind =
+      !this.showHint || moving || scene.step ? '' : scene.position === timeline.first ? 'start' : atEnd ? 'end' : '';
     if (kind === this.hintKind) return;
     this.hintKind = kind;
     this.hint.hidden = kind === '';
     if (kind === '') return;
-    const key = (/** @type {string} */ name) => /** @type {import('../ui/text.js').Segment} */ ({ text: name, kind: 'key' });
+    const key = (/** @type {string} */ name) =>
+      /** @type {import('../ui/text.js').Segment} */ ({ text: name, kind: 'key' });
     const touch = matchMedia('(hover: none)').matches;
-    const text = kind === 'start' ? (touch ? caption.hintTouch : caption.hint) : touch ? caption.hintEndTouch : caption.hintEnd;
-    replace(this.hint, sentence(segments(text, { Space: key(keys.names.Space), Right: key(keys.names.ArrowRight), Key: key('D') }), ui, () => undefined));
+    const text =
+      kind === 'start' ? (touch ? caption.hintTouch : caption.hint) : touch ? caption.hintEndTouch : caption.hintEnd;
+    replace(
+      this.hint,
+      sentence(
+        segments(text, { Space: key(keys.names.Space), Right: key(keys.names.ArrowRight), Key: key('D') }),
+        ui,
+        () => undefined,
+      ),
+    );
   }
 
   /** @param {Scene} scene */
@@ -93,7 +109,7 @@ export class CaptionBar {
     const { log, ui, strings } = this.ctx;
     const { caption } = strings;
     const shown = shownRequest(scene, ui);
-    const request = shown ? this.ctx.timeline.momentWorld().requests.get(shown.id) ?? shown : null;
+    const request = shown ? (this.ctx.timeline.momentWorld().requests.get(shown.id) ?? shown) : null;
     const position = scene.step ? scene.step.step : scene.position;
     const key = `${log.logId}:${request?.id}:${position}:${request?.numComputed}:${request?.state}`;
     if (key === this.figureKey) return;
@@ -101,7 +117,12 @@ export class CaptionBar {
     const times = request ? stepTimes(log, request, position) : null;
     const hit = request?.numHitTokens ?? 0;
     setText(this.prefill.value, times?.prefillMs ? duration(times.prefillMs) : caption.none);
-    setText(this.prefill.label, hit > 0 ? fill(caption.figurePrefillHit, { n: times?.prefillTokens ?? 0, hit }) : fill(caption.figurePrefill, { n: request ? request.promptLength : caption.none }));
+    setText(
+      this.prefill.label,
+      hit > 0
+        ? fill(caption.figurePrefillHit, { n: times?.prefillTokens ?? 0, hit })
+        : fill(caption.figurePrefill, { n: request ? request.promptLength : caption.none }),
+    );
     setText(this.token.value, times?.tokenMs ? duration(times.tokenMs) : caption.none);
     setText(this.token.label, caption.figureToken);
     this.#work(request);
@@ -115,7 +136,10 @@ export class CaptionBar {
     const { log, strings } = this.ctx;
     const { caption } = strings;
     if (log.header?.lane && keepsNothing(log.header.lane)) {
-      const { cached } = closedForms(request?.promptLength ?? 0, request ? request.tokens.length - request.promptLength : 0);
+      const { cached } = closedForms(
+        request?.promptLength ?? 0,
+        request ? request.tokens.length - request.promptLength : 0,
+      );
       setText(this.workWith, fill(caption.counterNone, { n: count(request?.numWritten ?? 0) }));
       setText(this.workWithout, fill(caption.counterOne, { n: count(cached) }));
       return;

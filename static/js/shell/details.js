@@ -1,6 +1,16 @@
 /** The inspector's description of a selected thing. Each kind is one function from the scene to elements. */
 import { isAhead } from '../core/phases.js';
-import { blockState, conversation, entryBytes, filledSlots, goneHeads, missOf, ownersOf, placeOf, tableOf } from '../core/selectors.js';
+import {
+  blockState,
+  conversation,
+  entryBytes,
+  filledSlots,
+  goneHeads,
+  missOf,
+  ownersOf,
+  placeOf,
+  tableOf,
+} from '../core/selectors.js';
 import { h } from '../ui/dom.js';
 import { bytes, count, duration, fill, percent } from '../ui/format.js';
 import { tableParts } from '../ui/table.js';
@@ -19,18 +29,28 @@ const TOP = 5;
 export function detailsOf(selection, scene, world, ctx) {
   const look = { scene, world, ctx };
   switch (selection.kind) {
-    case 'token': return entry(selection.request, selection.position, ctx.ui.layer, look);
-    case 'entry': return entry(selection.request, selection.position, selection.layer, look);
-    case 'block': return block(selection.block, look);
-    case 'layer': return layer(selection.layer, look);
-    case 'head': return head(selection.layer, selection.head, look);
-    case 'request': return request(selection.request, look);
+    case 'token':
+      return entry(selection.request, selection.position, ctx.ui.layer, look);
+    case 'entry':
+      return entry(selection.request, selection.position, selection.layer, look);
+    case 'block':
+      return block(selection.block, look);
+    case 'layer':
+      return layer(selection.layer, look);
+    case 'head':
+      return head(selection.layer, selection.head, look);
+    case 'request':
+      return request(selection.request, look);
   }
 }
 
 /** @param {[string, Child|Child[]][]} rows @returns {HTMLElement} */
 function facts(rows) {
-  return h('dl', { class: 'facts' }, rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+  return h(
+    'dl',
+    { class: 'facts' },
+    rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))),
+  );
 }
 
 /** @param {string} main @param {string} note @returns {HTMLElement} */
@@ -49,7 +69,12 @@ function entry(id, position, index, look) {
   const size = entryBytes(header, index);
   const place = placeOf(world, item, position);
   /** @type {[string, Child|Child[]][]} */
-  const rows = [[fill(inspector.position, { position }), place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone]];
+  const rows = [
+    [
+      fill(inspector.position, { position }),
+      place ? fill(inspector.place, { block: place.block, slot: place.offset }) : inspector.placeNone,
+    ],
+  ];
   const gone = item.state === 'finished' ? { gone: 0, of: 0 } : goneHeads(world, item, index, position);
   const isGone = gone.gone > 0 && gone.gone === gone.of;
   const stored = !isGone && (place?.stored ?? false) && !isAhead(scene.step, scene.progress, id, position, index);
@@ -60,11 +85,20 @@ function entry(id, position, index, look) {
     if (share !== null) rows.push([inspector.attentionNow, percent(share)]);
     if (place) rows.push([inspector.writtenIn, fill(inspector.step, { step: ctx.log.stepOf(place.writeSeq) })]);
   }
-  if (gone.gone > 0 && !isGone) rows.push([inspector.keptIn, fill(inspector.keptInHeads, { n: gone.of - gone.gone, of: gone.of })]);
+  if (gone.gone > 0 && !isGone)
+    rows.push([inspector.keptIn, fill(inspector.keptInHeads, { n: gone.of - gone.gone, of: gone.of })]);
   rows.push([inspector.token, String(item.tokens[position])]);
   const parts = [title(quoted(piece), fill(inspector.layer, { layer: index })), facts(rows)];
-  if (isGone) parts.push(h('p', { class: 'note details-note' }, fill(place ? inspector.forgotten : inspector.forgottenBlock, { layer: index })));
-  else if (!stored && (place?.stored || position >= item.numComputed)) parts.push(h('p', { class: 'note details-note' }, inspector.notStored));
+  if (isGone)
+    parts.push(
+      h(
+        'p',
+        { class: 'note details-note' },
+        fill(place ? inspector.forgotten : inspector.forgottenBlock, { layer: index }),
+      ),
+    );
+  else if (!stored && (place?.stored || position >= item.numComputed))
+    parts.push(h('p', { class: 'note details-note' }, inspector.notStored));
   else parts.push(...vectorsOf(item, position, index, world, ctx));
   if (header.model.layers[index]?.cache === 'kv') parts.push(headsPicture(header.model, ctx.ui.head));
   parts.push(h('p', { class: 'note details-note' }, inspector.queryNotKept));
@@ -75,7 +109,9 @@ function entry(id, position, index, look) {
 function formula(size, model, text) {
   const { geometry } = size;
   if (geometry?.cache === 'latent') {
-    const numbers = (geometry.key_shape?.[0] ?? 0) * (geometry.key_shape?.[1] ?? 0) + (geometry.value_shape?.[0] ?? 0) * (geometry.value_shape?.[1] ?? 0);
+    const numbers =
+      (geometry.key_shape?.[0] ?? 0) * (geometry.key_shape?.[1] ?? 0) +
+      (geometry.value_shape?.[0] ?? 0) * (geometry.value_shape?.[1] ?? 0);
     return `${fill(text.storedLatent, { n: numbers })} · ${size.element} B = ${count(size.inLayer)} B`;
   }
   const heads = geometry?.key_shape?.[0] ?? model.num_kv_heads;
@@ -103,7 +139,10 @@ function attentionRow(scene, index, ctx, requestId, headIndex = null) {
     const scale = own?.arrays.heads_scale;
     if (!own || !rows || !scale || headIndex >= scale.length) return null;
     const width = rows.length / scale.length;
-    const values = Float32Array.from(rows.subarray(headIndex * width, (headIndex + 1) * width), (value) => value * scale[headIndex]);
+    const values = Float32Array.from(
+      rows.subarray(headIndex * width, (headIndex + 1) * width),
+      (value) => value * scale[headIndex],
+    );
     return { values, bin: 1 };
   }
   const pack = ctx.frames.step(step, requestId);
@@ -137,7 +176,12 @@ function block(id, look) {
     [inspector.bytes, `${world.blockSize} · ${count(perToken)} B = ${bytes(world.blockSize * perToken)}`],
   ];
   if (queue >= 0) {
-    rows.push([inspector.queuePlace, queue === 0 ? fill(inspector.queueNext, { n: world.free.length }) : fill(inspector.queueNth, { i: queue + 1, n: world.free.length })]);
+    rows.push([
+      inspector.queuePlace,
+      queue === 0
+        ? fill(inspector.queueNext, { n: world.free.length })
+        : fill(inspector.queueNth, { i: queue + 1, n: world.free.length }),
+    ]);
     rows.push([inspector.freeSince, fill(inspector.step, { step: world.freeSince[id] })]);
   }
   return [title(fill(inspector.block, { block: id }), ''), facts(rows), slotTable(id, look)];
@@ -153,11 +197,27 @@ function slotTable(id, look) {
     if (world.slotSeq[slot] < 0) continue;
     const item = world.requests.get(world.slotRequest[slot]);
     const position = world.slotPosition[slot];
-    rows.push(h('tr', {},
-      h('td', {}, String(offset)), h('td', {}, tokenText(item?.pieces[position])), h('td', {}, String(position)), h('td', {}, item?.letter ?? '')));
+    rows.push(
+      h(
+        'tr',
+        {},
+        h('td', {}, String(offset)),
+        h('td', {}, tokenText(item?.pieces[position])),
+        h('td', {}, String(position)),
+        h('td', {}, item?.letter ?? ''),
+      ),
+    );
   }
   if (rows.length === 0) return h('p', { class: 'note details-note' }, inspector.states.blank);
-  return h('table', { class: 'table' }, tableParts(inspector.slotTable, [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead], rows));
+  return h(
+    'table',
+    { class: 'table' },
+    tableParts(
+      inspector.slotTable,
+      [inspector.slot, inspector.tokenHead, inspector.positionHead, inspector.requestHead],
+      rows,
+    ),
+  );
 }
 
 /** @param {number} index @param {Look} look @returns {Node[]} */
@@ -169,7 +229,10 @@ function layer(index, look) {
   if (!header || !geometry) return [];
   /** @type {[string, Child|Child[]][]} */
   const rows = [
-    [inspector.kind, geometry.window === null ? inspector.kinds.full : fill(inspector.kinds.window, { n: geometry.window })],
+    [
+      inspector.kind,
+      geometry.window === null ? inspector.kinds.full : fill(inspector.kinds.window, { n: geometry.window }),
+    ],
     [inspector.perEntry, formula(entryBytes(header, index), header.model, inspector)],
   ];
   if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
@@ -185,14 +248,23 @@ function topTable(index, look, headIndex = null) {
   const item = ctx.selectors.shownRequest(scene, ctx.ui);
   const row = item ? attentionRow(scene, index, ctx, item.id, headIndex) : null;
   if (!row || !item) return [];
-  const order = Array.from(row.values.keys()).sort((a, b) => row.values[b] - row.values[a]).slice(0, TOP);
+  const order = Array.from(row.values.keys())
+    .sort((a, b) => row.values[b] - row.values[a])
+    .slice(0, TOP);
   const rows = order.map((column) => {
     const position = column * row.bin;
     const name = row.bin === 1 ? [tokenText(item.pieces[position])] : [`${position}–${position + row.bin - 1}`];
     return h('tr', {}, h('td', {}, name), h('td', {}, String(position)), h('td', {}, percent(row.values[column])));
   });
-  const caption = headIndex === null ? fill(inspector.topRead, { layer: index }) : fill(inspector.topReadHead, { head: headIndex });
-  return [h('table', { class: 'table' }, tableParts(caption, [inspector.tokenHead, inspector.positionHead, inspector.share], rows))];
+  const caption =
+    headIndex === null ? fill(inspector.topRead, { layer: index }) : fill(inspector.topReadHead, { head: headIndex });
+  return [
+    h(
+      'table',
+      { class: 'table' },
+      tableParts(caption, [inspector.tokenHead, inspector.positionHead, inspector.share], rows),
+    ),
+  ];
 }
 
 /** @param {number} index @param {number} headIndex @param {Look} look @returns {Node[]} */
@@ -208,7 +280,12 @@ function head(index, headIndex, look) {
   /** @type {[string, Child|Child[]][]} */
   const rows = [[inspector.readsThrough, fill(inspector.kvHead, { head: kv })]];
   if (geometry.scaling !== null) rows.push([inspector.scaling, geometry.scaling.toPrecision(3)]);
-  return [title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })), facts(rows), headsPicture(model, headIndex), ...topTable(index, look, headIndex)];
+  return [
+    title(fill(inspector.headTitle, { head: headIndex }), fill(inspector.layer, { layer: index })),
+    facts(rows),
+    headsPicture(model, headIndex),
+    ...topTable(index, look, headIndex),
+  ];
 }
 
 /** @param {number} id @param {Look} look @returns {Node[]} */
@@ -218,29 +295,62 @@ function request(id, look) {
   const item = world.requests.get(id);
   if (!item) return [];
   const { temperature, top_k: topK, top_p: topP } = item.sampling;
-  const sampling = temperature === 0 ? inspector.greedy : [fill(inspector.temperature, { t: temperature }), topK > 0 && `top k ${topK}`, topP < 1 && `top p ${topP}`].filter(Boolean).join(', ');
+  const sampling =
+    temperature === 0
+      ? inspector.greedy
+      : [fill(inspector.temperature, { t: temperature }), topK > 0 && `top k ${topK}`, topP < 1 && `top p ${topP}`]
+          .filter(Boolean)
+          .join(', ');
   /** @type {[string, Child|Child[]][]} */
   const rows = [
-    [inspector.promptTokens, count(item.promptLength)], [inspector.hitTokens, count(item.numHitTokens)],
-    [inspector.generatedTokens, count(item.tokens.length - item.promptLength)], [inspector.computed, count(item.state === 'finished' ? 0 : item.numComputed)],
+    [inspector.promptTokens, count(item.promptLength)],
+    [inspector.hitTokens, count(item.numHitTokens)],
+    [inspector.generatedTokens, count(item.tokens.length - item.promptLength)],
+    [inspector.computed, count(item.state === 'finished' ? 0 : item.numComputed)],
     [inspector.sampling, sampling],
   ];
   const { pages } = ctx.strings.lenses;
-  if (item.state !== 'finished' && pages.state[item.state] !== '') rows.unshift([inspector.state, pages.state[item.state]]);
-  if (item.fork) rows.push(['', fill(pages.forkOf, { letter: world.requests.get(item.fork.parent_id)?.letter ?? '?', position: item.fork.position })]);
+  if (item.state !== 'finished' && pages.state[item.state] !== '')
+    rows.unshift([inspector.state, pages.state[item.state]]);
+  if (item.fork)
+    rows.push([
+      '',
+      fill(pages.forkOf, {
+        letter: world.requests.get(item.fork.parent_id)?.letter ?? '?',
+        position: item.fork.position,
+      }),
+    ]);
   if (item.salt !== null) rows.push([inspector.salt, item.salt]);
   const turns = conversation(world, item);
-  if (turns.length > 1) rows.push([inspector.continues, turns.slice(0, -1).map((turn) => turn.letter).join(' → ')]);
+  if (turns.length > 1)
+    rows.push([
+      inspector.continues,
+      turns
+        .slice(0, -1)
+        .map((turn) => turn.letter)
+        .join(' → '),
+    ]);
   if (item.finish) rows.push([inspector.ended, fill(tape.ended[item.finish.code], { max: item.maxNewTokens })]);
   const table = tableOf(item);
-  if (table.length > 0) rows.push([inspector.table, table.slice(0, 24).map((block) => (block < 0 ? '·' : block)).join(' ') + (table.length > 24 ? ' …' : '')]);
+  if (table.length > 0)
+    rows.push([
+      inspector.table,
+      table
+        .slice(0, 24)
+        .map((block) => (block < 0 ? '·' : block))
+        .join(' ') + (table.length > 24 ? ' …' : ''),
+    ]);
   const parts = [title(fill(inspector.requestTitle, { letter: item.letter }), clip(item.prompt, 80)), facts(rows)];
   const miss = missOf(ctx.log, id, world.seq);
   if (miss) {
-    parts.push(h('h3', { class: 'details-sub' }, inspector.missTitle), facts([
-      [inspector.missHit, duration(miss.hit_first_token_us / 1000)], [inspector.missMiss, duration(miss.first_token_us / 1000)],
-      ['', fill(inspector.missTokens, { n: count(item.numHitTokens) })],
-    ]));
+    parts.push(
+      h('h3', { class: 'details-sub' }, inspector.missTitle),
+      facts([
+        [inspector.missHit, duration(miss.hit_first_token_us / 1000)],
+        [inspector.missMiss, duration(miss.first_token_us / 1000)],
+        ['', fill(inspector.missTokens, { n: count(item.numHitTokens) })],
+      ]),
+    );
   }
   return parts;
 }

@@ -15,7 +15,13 @@ import { CommandError } from './transport.js';
 const text = strings.drawer;
 
 export class Drawer {
-  prompt = h('textarea', { id: 'prompt', rows: '4', placeholder: text.promptPlaceholder, spellcheck: 'false', dir: 'auto' });
+  prompt = h('textarea', {
+    id: 'prompt',
+    rows: '4',
+    placeholder: text.promptPlaceholder,
+    spellcheck: 'false',
+    dir: 'auto',
+  });
   runButton = h('button', { type: 'submit', class: 'primary' }, text.run);
   continueButton = h('button', { type: 'button', class: 'secondary', title: text.continueHint }, text.continue);
   cancelButton = h('button', { type: 'button', class: 'secondary' });
@@ -55,45 +61,148 @@ export class Drawer {
     this.restart.addEventListener('click', () => void this.run(false, true));
     const { fields } = this;
     const template = fields.check('template', text.template, true, text.templateHint);
-    const form = h('form', { on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void this.run(false); } } },
-      h('label', { class: 'label', for: 'prompt' }, text.prompt), this.prompt, template,
-      h('div', { class: 'grid grid-three' }, fields.whole('max_new_tokens', text.maxNewTokens, 48, 1, 4096), fields.whole('num_samples', text.samples, 1, 1, 16, text.samplesHint),
-        fields.whole('priority', text.priority, 0, -1000, 1000, text.priorityHint)),
-      this.message, h('div', { class: 'cluster buttons' }, this.runButton, this.continueButton, this.cancelButton),
-      this.#presets(), this.scenarios.root, this.#sampling(), this.#engine(), h('details', {}, h('summary', {}, text.many), manyFields(fields)), this.#restart());
-    replace(root,
-      h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => ctx.ui.set({ drawerOpen: false }) } }, icon(PATHS.cross))),
-      this.notice, form,
+    const form = h(
+      'form',
+      {
+        on: {
+          submit: (/** @type {Event} */ event) => {
+            event.preventDefault();
+            void this.run(false);
+          },
+        },
+      },
+      h('label', { class: 'label', for: 'prompt' }, text.prompt),
+      this.prompt,
+      template,
+      h(
+        'div',
+        { class: 'grid grid-three' },
+        fields.whole('max_new_tokens', text.maxNewTokens, 48, 1, 4096),
+        fields.whole('num_samples', text.samples, 1, 1, 16, text.samplesHint),
+        fields.whole('priority', text.priority, 0, -1000, 1000, text.priorityHint),
+      ),
+      this.message,
+      h('div', { class: 'cluster buttons' }, this.runButton, this.continueButton, this.cancelButton),
+      this.#presets(),
+      this.scenarios.root,
+      this.#sampling(),
+      this.#engine(),
+      h('details', {}, h('summary', {}, text.many), manyFields(fields)),
+      this.#restart(),
+    );
+    replace(
+      root,
+      h(
+        'div',
+        { class: 'panel-head' },
+        h('h2', {}, text.title),
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'plain-button',
+            'aria-label': text.close,
+            on: { click: () => ctx.ui.set({ drawerOpen: false }) },
+          },
+          icon(PATHS.cross),
+        ),
+      ),
+      this.notice,
+      form,
       h('details', {}, h('summary', {}, text.model), this.modelPart),
-      this.recordings.root, otherPages());
+      this.recordings.root,
+      otherPages(),
+    );
     root.addEventListener('input', () => this.#settingsChanged());
   }
 
   #presets() {
-    return h('fieldset', { class: 'presets' }, h('legend', {}, text.presets), PRESETS.map((preset) => h('button', {
-      type: 'button', class: 'column preset', on: { click: () => void this.#preset(preset) },
-    }, h('strong', {}, text.preset[preset.name].title), h('span', {}, text.preset[preset.name].note))));
+    return h(
+      'fieldset',
+      { class: 'presets' },
+      h('legend', {}, text.presets),
+      PRESETS.map((preset) =>
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'column preset',
+            on: { click: () => void this.#preset(preset) },
+          },
+          h('strong', {}, text.preset[preset.name].title),
+          h('span', {}, text.preset[preset.name].note),
+        ),
+      ),
+    );
   }
 
   #sampling() {
     const { fields } = this;
-    return h('details', {}, h('summary', {}, text.sampling), h('div', { class: 'grid' },
-      fields.number({ name: 'temperature', label: text.temperature, value: 0, low: 0, high: 100, step: 'any', whole: false, optional: false }),
-      fields.whole('top_k', text.topK, 0, 0, 1000000),
-      fields.number({ name: 'top_p', label: text.topP, value: 1, low: 0.01, high: 1, step: 'any', whole: false, optional: false }),
-      fields.whole('seed', text.seed, NaN, 0, 2 ** 53 - 1),
-      fields.text('salt', text.salt, text.saltHint)), h('p', { class: 'hint' }, text.temperatureHint));
+    return h(
+      'details',
+      {},
+      h('summary', {}, text.sampling),
+      h(
+        'div',
+        { class: 'grid' },
+        fields.number({
+          name: 'temperature',
+          label: text.temperature,
+          value: 0,
+          low: 0,
+          high: 100,
+          step: 'any',
+          whole: false,
+          optional: false,
+        }),
+        fields.whole('top_k', text.topK, 0, 0, 1000000),
+        fields.number({
+          name: 'top_p',
+          label: text.topP,
+          value: 1,
+          low: 0.01,
+          high: 1,
+          step: 'any',
+          whole: false,
+          optional: false,
+        }),
+        fields.whole('seed', text.seed, NaN, 0, 2 ** 53 - 1),
+        fields.text('salt', text.salt, text.saltHint),
+      ),
+      h('p', { class: 'hint' }, text.temperatureHint),
+    );
   }
 
   #engine() {
     const { fields } = this;
-    return h('details', { open: true }, h('summary', {}, text.engine), cacheFields(fields), this.poolBytes,
-      fields.check('prefix_cache', text.prefixCache, true), fields.check('capture', text.capture, true));
+    return h(
+      'details',
+      { open: true },
+      h('summary', {}, text.engine),
+      cacheFields(fields),
+      this.poolBytes,
+      fields.check('prefix_cache', text.prefixCache, true),
+      fields.check('capture', text.capture, true),
+    );
   }
 
   #restart() {
-    return h('div', { class: 'restart-part' }, this.changed, h('div', { class: 'cluster buttons' }, this.restart, this.ownSession,
-      h('button', { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } }, text.reset)));
+    return h(
+      'div',
+      { class: 'restart-part' },
+      this.changed,
+      h(
+        'div',
+        { class: 'cluster buttons' },
+        this.restart,
+        this.ownSession,
+        h(
+          'button',
+          { type: 'button', class: 'secondary', on: { click: () => void this.#resetPrefixes() } },
+          text.reset,
+        ),
+      ),
+    );
   }
 
   /** @param {string} name */
@@ -117,7 +226,13 @@ export class Drawer {
     setText(this.runButton, this.#needsStart() ? this.ctx.strings.drawer.runNew : this.ctx.strings.drawer.run);
     if (!header) return;
     const tokens = Number(this.#input('block_size').value) * Number(this.#input('num_blocks').value);
-    setText(this.poolBytes, fill(this.ctx.strings.drawer.poolBytes, { tokens: count(tokens), bytes: bytes(tokens * header.pool.bytes_per_token) }));
+    setText(
+      this.poolBytes,
+      fill(this.ctx.strings.drawer.poolBytes, {
+        tokens: count(tokens),
+        bytes: bytes(tokens * header.pool.bytes_per_token),
+      }),
+    );
   }
 
   /** @returns {Record<string, any>} */
@@ -127,10 +242,15 @@ export class Drawer {
     const samples = this.fields.value('num_samples') ?? 1;
     const priority = this.fields.value('priority') ?? 0;
     return {
-      ...(samples > 1 ? { num_samples: samples } : {}), ...(priority !== 0 ? { priority } : {}),
-      template: this.#input('template').checked, max_new_tokens: Number(this.#input('max_new_tokens').value),
-      temperature: Number(this.#input('temperature').value), top_k: Number(this.#input('top_k').value), top_p: Number(this.#input('top_p').value),
-      seed: seed === '' ? null : Number(seed), salt: salt === '' ? null : salt,
+      ...(samples > 1 ? { num_samples: samples } : {}),
+      ...(priority !== 0 ? { priority } : {}),
+      template: this.#input('template').checked,
+      max_new_tokens: Number(this.#input('max_new_tokens').value),
+      temperature: Number(this.#input('temperature').value),
+      top_k: Number(this.#input('top_k').value),
+      top_p: Number(this.#input('top_p').value),
+      seed: seed === '' ? null : Number(seed),
+      salt: salt === '' ? null : salt,
     };
   }
 
@@ -152,7 +272,8 @@ export class Drawer {
     if (this.busy || !this.#valid()) return;
     const last = continues ? this.#lastFinished() : null;
     const prompt = this.prompt.value;
-    if (fresh || this.#isPristine || this.#needsStart()) await this.#go(this.#config(), [prompt], this.#request(), null);
+    if (fresh || this.#isPristine || this.#needsStart())
+      await this.#go(this.#config(), [prompt], this.#request(), null);
     else await this.#go(null, [prompt], this.#request(), last);
   }
 
@@ -196,7 +317,10 @@ export class Drawer {
       this.ctx.ui.clear();
       this.#leave();
       this.ctx.timeline.pin(!config);
-      await this.ctx.send({ command: 'set_rate', steps_per_second: this.actions.fullSpeed ? null : this.ctx.timeline.speed });
+      await this.ctx.send({
+        command: 'set_rate',
+        steps_per_second: this.actions.fullSpeed ? null : this.ctx.timeline.speed,
+      });
       await this.ctx.send({ command: 'play' });
     } catch (error) {
       this.#failed(/** @type {Error} */ (error), prompts, request, continues !== null);
@@ -210,12 +334,27 @@ export class Drawer {
     this.ctx.ui.set({ drawerOpen: true });
     if (error instanceof CommandError && error.code === 'never_fits' && error.details.num_blocks_needed) {
       const needed = Number(error.details.num_blocks_needed);
-      const arithmetic = fill(text.never, { tokens: count(error.details.num_tokens), needed: count(needed), size: error.details.block_size, blocks: count(error.details.num_blocks) });
-      const grow = h('button', { type: 'button', class: 'primary', on: { click: () => {
-        this.#input('num_blocks').value = String(needed);
-        this.#settingsChanged();
-        void this.#go({ ...this.#config(), num_blocks: needed }, prompts, request, null);
-      } } }, fill(text.grow, { n: count(needed) }));
+      const arithmetic = fill(text.never, {
+        tokens: count(error.details.num_tokens),
+        needed: count(needed),
+        size: error.details.block_size,
+        blocks: count(error.details.num_blocks),
+      });
+      const grow = h(
+        'button',
+        {
+          type: 'button',
+          class: 'primary',
+          on: {
+            click: () => {
+              this.#input('num_blocks').value = String(needed);
+              this.#settingsChanged();
+              void this.#go({ ...this.#config(), num_blocks: needed }, prompts, request, null);
+            },
+          },
+        },
+        fill(text.grow, { n: count(needed) }),
+      );
       this.#say(continued ? `${arithmetic} ${text.growForgets}` : arithmetic, true, grow);
       return;
     }
@@ -247,13 +386,14 @@ export class Drawer {
     const { timeline, ui } = this.ctx;
     const world = timeline.keyframes.at(timeline.head);
     const id = world.unfinished.find((one) => one === ui.requestId) ?? world.unfinished[0];
-    return id === undefined ? null : world.requests.get(id) ?? null;
+    return id === undefined ? null : (world.requests.get(id) ?? null);
   }
 
   #lastFinished() {
     const { keyframes, head } = this.ctx.timeline;
     let last = null;
-    for (const request of keyframes.at(head).requests.values()) if (request.state === 'finished' && request.template) last = request.id;
+    for (const request of keyframes.at(head).requests.values())
+      if (request.state === 'finished' && request.template) last = request.id;
     return last;
   }
 
@@ -274,7 +414,8 @@ export class Drawer {
 
   /** Closes the drawer because a request runs now. Space pauses it, so the focus moves there. */
   #leave() {
-    if (this.root.contains(document.activeElement)) /** @type {HTMLElement|null} */ (document.querySelector('.play-button'))?.focus();
+    if (this.root.contains(document.activeElement))
+      /** @type {HTMLElement|null} */ (document.querySelector('.play-button'))?.focus();
     this.ctx.ui.set({ drawerOpen: false, requestId: null });
   }
 
@@ -303,14 +444,41 @@ export class Drawer {
     const key = `${listens}:${live}:${running?.id}:${this.#isPristine}:${last}:${status?.model.state}:${status?.model.message}`;
     if (key === this.controlKey) return;
     this.controlKey = key;
-    for (const button of this.root.querySelectorAll('form button')) /** @type {HTMLButtonElement} */ (button).disabled = !listens;
+    for (const button of this.root.querySelectorAll('form button'))
+      /** @type {HTMLButtonElement} */ (button).disabled = !listens;
     this.scenarios.update(listens);
     this.continueButton.disabled = !listens || last === null || running !== null;
     this.cancelButton.hidden = !running;
     setText(this.cancelButton, fill(text.cancel, { letter: running?.letter ?? '' }));
-    if (listens) replace(this.notice, running && h('p', { class: 'hint' }, fill(this.#isPristine ? text.takesPlace : text.continueLater, { letter: running.letter })));
-    else if (live !== null) replace(this.notice, h('p', {}, text.isRecording), h('button', { type: 'button', class: 'primary', on: { click: () => this.openSession(null) } }, text.goLive));
-    else replace(this.notice, h('p', {}, status?.model.state === 'failed' ? fill(text.notReady, { state: status.model.message ?? status.model.state }) : status?.model.state === 'none' || !status ? text.isRecording : text.waitingLoad));
+    if (listens)
+      replace(
+        this.notice,
+        running &&
+          h(
+            'p',
+            { class: 'hint' },
+            fill(this.#isPristine ? text.takesPlace : text.continueLater, { letter: running.letter }),
+          ),
+      );
+    else if (live !== null)
+      replace(
+        this.notice,
+        h('p', {}, text.isRecording),
+        h('button', { type: 'button', class: 'primary', on: { click: () => this.openSession(null) } }, text.goLive),
+      );
+    else
+      replace(
+        this.notice,
+        h(
+          'p',
+          {},
+          status?.model.state === 'failed'
+            ? fill(text.notReady, { state: status.model.message ?? status.model.state })
+            : status?.model.state === 'none' || !status
+              ? text.isRecording
+              : text.waitingLoad,
+        ),
+      );
   }
 
   #model() {
@@ -321,17 +489,37 @@ export class Drawer {
       replace(this.modelPart, h('p', { class: 'hint' }, text.noModel));
       return;
     }
-    replace(this.modelPart,
+    replace(
+      this.modelPart,
       h('p', {}, model.name, h('span', { class: 'hint' }, ` ${model.architecture}`)),
       h('p', {}, fill(text.parameters, { n: count(model.num_parameters), bytes: bytes(model.weight_bytes) })),
-      model.self_check && h('p', {}, fill(text.selfCheck, { difference: model.self_check.max_difference.toPrecision(2), range: model.self_check.range.toPrecision(3) })),
-      h('p', { class: 'hint' }, fill(text.fingerprint, { fingerprint: model.fingerprint.slice(0, 16) })));
+      model.self_check &&
+        h(
+          'p',
+          {},
+          fill(text.selfCheck, {
+            difference: model.self_check.max_difference.toPrecision(2),
+            range: model.self_check.range.toPrecision(3),
+          }),
+        ),
+      h('p', { class: 'hint' }, fill(text.fingerprint, { fingerprint: model.fingerprint.slice(0, 16) })),
+    );
   }
 }
 
 /** @returns {HTMLElement} */
 function otherPages() {
   const { title, ...pages } = text.pages;
-  return h('nav', { class: 'other-pages', 'aria-label': title }, h('h3', {}, title),
-    h('ul', {}, Object.entries(pages).map(([name, [label, note]]) => h('li', {}, h('a', { href: name }, label), h('span', { class: 'hint' }, note)))));
+  return h(
+    'nav',
+    { class: 'other-pages', 'aria-label': title },
+    h('h3', {}, title),
+    h(
+      'ul',
+      {},
+      Object.entries(pages).map(([name, [label, note]]) =>
+        h('li', {}, h('a', { href: name }, label), h('span', { class: 'hint' }, note)),
+      ),
+    ),
+  );
 }

@@ -12,8 +12,16 @@ export class Fields {
   /** @param {NumberSpec} spec */
   number(spec) {
     const input = h('input', {
-      type: 'number', id: `set-${spec.name}`, name: spec.name, min: spec.low, max: spec.high, step: spec.step, inputmode: spec.low < 0 ? null : spec.whole ? 'numeric' : 'decimal',
-      required: !spec.optional, placeholder: spec.optional ? spec.hint : null, title: spec.hint,
+      type: 'number',
+      id: `set-${spec.name}`,
+      name: spec.name,
+      min: spec.low,
+      max: spec.high,
+      step: spec.step,
+      inputmode: spec.low < 0 ? null : spec.whole ? 'numeric' : 'decimal',
+      required: !spec.optional,
+      placeholder: spec.optional ? spec.hint : null,
+      title: spec.hint,
     });
     input.value = Number.isNaN(spec.value) ? '' : String(spec.value);
     this.inputs.set(spec.name, input);
@@ -38,12 +46,21 @@ export class Fields {
     const input = h('input', { type: 'checkbox', id: `set-${name}`, name });
     input.checked = checked;
     this.inputs.set(name, input);
-    return h('label', { class: 'check', for: input.id }, input, h('span', {}, label, hint && h('span', { class: 'hint' }, ` ${hint}`)));
+    return h(
+      'label',
+      { class: 'check', for: input.id },
+      input,
+      h('span', {}, label, hint && h('span', { class: 'hint' }, ` ${hint}`)),
+    );
   }
 
   /** @param {string} name @param {string} label @param {Record<string, string>} choices texts by value, the default first */
   select(name, label, choices) {
-    const input = h('select', { id: `set-${name}`, name }, Object.entries(choices).map(([value, text]) => h('option', { value }, text)));
+    const input = h(
+      'select',
+      { id: `set-${name}`, name },
+      Object.entries(choices).map(([value, text]) => h('option', { value }, text)),
+    );
     this.inputs.set(name, input);
     return h('div', { class: 'field' }, h('label', { for: input.id }, label), input);
   }
@@ -75,7 +92,11 @@ export class Fields {
       const hidden = input.closest('details');
       if (hidden) hidden.open = true;
       input.focus();
-      return fill(strings.drawer.badNumber, { name: label, low: input.getAttribute('min') ?? '', high: input.getAttribute('max') ?? '' });
+      return fill(strings.drawer.badNumber, {
+        name: label,
+        low: input.getAttribute('min') ?? '',
+        high: input.getAttribute('max') ?? '',
+      });
     }
     return null;
   }

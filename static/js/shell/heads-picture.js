@@ -38,11 +38,33 @@ function draw(model, chosen) {
       const center = x + slot * (i + 0.5);
       const marked = chosen === head ? ' marked' : '';
       parts.push(svg('line', { class: `head-wire${marked}`, x1: center, y1: 22, x2: middle, y2: 44 }));
-      parts.push(svg('rect', { class: `head-q${marked}`, x: center - slot / 2 + 1, y: 2, width: Math.max(2, slot - 2), height: 20, rx: 4 }));
-      if (names) parts.push(svg('text', { class: 'head-q-text', x: center, y: 16.5, 'text-anchor': 'middle' }, `q${head}`));
+      parts.push(
+        svg('rect', {
+          class: `head-q${marked}`,
+          x: center - slot / 2 + 1,
+          y: 2,
+          width: Math.max(2, slot - 2),
+          height: 20,
+          rx: 4,
+        }),
+      );
+      if (names)
+        parts.push(svg('text', { class: 'head-q-text', x: center, y: 16.5, 'text-anchor': 'middle' }, `q${head}`));
     }
     parts.push(svg('rect', { class: 'head-kv', x, y: 44, width: group, height: 20, rx: 4 }));
-    if (kv <= 6) parts.push(svg('text', { class: 'head-kv-text', x: middle, y: 58.5, 'text-anchor': 'middle' }, fill(inspector.kvHead, { head: k })));
+    if (kv <= 6)
+      parts.push(
+        svg(
+          'text',
+          { class: 'head-kv-text', x: middle, y: 58.5, 'text-anchor': 'middle' },
+          fill(inspector.kvHead, { head: k }),
+        ),
+      );
   }
-  return h('figure', { class: 'heads' }, h('figcaption', {}, label), svg('svg', { viewBox: `0 0 ${WIDTH} 66`, role: 'img', 'aria-label': label }, parts));
+  return h(
+    'figure',
+    { class: 'heads' },
+    h('figcaption', {}, label),
+    svg('svg', { viewBox: `0 0 ${WIDTH} 66`, role: 'img', 'aria-label': label }, parts),
+  );
 }

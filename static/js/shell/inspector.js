@@ -21,16 +21,30 @@ export class Inspector {
     this.ctx = ctx;
     const { inspector } = ctx.strings;
     root.setAttribute('aria-label', inspector.label);
-    this.toggle = h('button', { type: 'button', class: 'inspector-toggle', 'aria-expanded': 'true', 'aria-controls': 'inspector-body', on: { click: () => ctx.ui.set({ inspectorOpen: !ctx.ui.inspectorOpen }) } });
+    this.toggle = h('button', {
+      type: 'button',
+      class: 'inspector-toggle',
+      'aria-expanded': 'true',
+      'aria-controls': 'inspector-body',
+      on: { click: () => ctx.ui.set({ inspectorOpen: !ctx.ui.inspectorOpen }) },
+    });
     this.over = h('span', { class: 'note inspector-over' });
-    this.clear = h('button', { type: 'button', class: 'small-button', on: { click: () => ctx.ui.clear() } }, inspector.clear);
+    this.clear = h(
+      'button',
+      { type: 'button', class: 'small-button', on: { click: () => ctx.ui.clear() } },
+      inspector.clear,
+    );
     this.details = h('div', { class: 'details' });
     this.figure = h('p', { class: 'key-figure' });
     this.figureTitle = h('h2', { class: 'note inspector-title' });
     this.line = h('div', { class: 'bytes-line' });
-    this.body = h('div', { class: 'inspector-body', id: 'inspector-body', tabindex: '0', role: 'region', 'aria-label': inspector.label },
-      h('div', { class: 'inspector-head' }, this.over, this.clear), this.details,
-      h('div', { class: 'cache-of' }, this.figureTitle, this.figure, this.line));
+    this.body = h(
+      'div',
+      { class: 'inspector-body', id: 'inspector-body', tabindex: '0', role: 'region', 'aria-label': inspector.label },
+      h('div', { class: 'inspector-head' }, this.over, this.clear),
+      this.details,
+      h('div', { class: 'cache-of' }, this.figureTitle, this.figure, this.line),
+    );
     root.append(this.toggle, this.body);
     this.key = '';
     this.figureKey = '';
@@ -55,7 +69,16 @@ export class Inspector {
     const { hovered, pinned } = ui.selection;
     const selection = hovered ?? pinned ?? this.#now(scene);
     const step = scene.step?.step ?? 0;
-    const ahead = selection !== null && 'position' in selection && isAhead(scene.step, scene.progress, selection.request, selection.position, 'layer' in selection ? selection.layer : ui.layer);
+    const ahead =
+      selection !== null &&
+      'position' in selection &&
+      isAhead(
+        scene.step,
+        scene.progress,
+        selection.request,
+        selection.position,
+        'layer' in selection ? selection.layer : ui.layer,
+      );
     const key = `${ahead}:${selection ? formatSelection(selection) : ''}:${scene.position}:${step}:${this.ctx.timeline.momentWorld().seq}:${log.logId}:${ui.layer}:${ui.head}:${pinned !== null}`;
     if (key === this.key && !frameArrived) return false;
     if (moving && performance.now() - this.lastRender < MOVING_MS) return true;
@@ -89,8 +112,17 @@ export class Inspector {
     const { inspector } = strings;
     const perToken = header.pool.bytes_per_token;
     setText(this.figureTitle, fill(inspector.cacheOf, { letter: request.letter }));
-    replace(this.figure, h('span', { class: 'key-number' }, bytes(storedTokens(request) * perToken)), ' ', h('span', { class: 'note' }, fill(inspector.perToken, { bytes: bytes(perToken) })));
+    replace(
+      this.figure,
+      h('span', { class: 'key-number' }, bytes(storedTokens(request) * perToken)),
+      ' ',
+      h('span', { class: 'note' }, fill(inspector.perToken, { bytes: bytes(perToken) })),
+    );
     const position = scene.step ? scene.step.step : scene.position;
-    replace(this.line, h('span', { class: 'note' }, inspector.bytesOverSteps), bytesLine(timeline.keyframes.storedTokens, timeline.first, position, perToken));
+    replace(
+      this.line,
+      h('span', { class: 'note' }, inspector.bytesOverSteps),
+      bytesLine(timeline.keyframes.storedTokens, timeline.first, position, perToken),
+    );
   }
 }

@@ -6,7 +6,18 @@ import { LENSES } from '../ui/store.js';
 /** `codes` without modifiers; `shift` needs Shift. `own`: a focused button handles this key itself.
  * @typedef {{codes: string[], shift?: boolean, group: 'time'|'picture'|'screen', text: string, run: (code: string, repeat: boolean) => void, click?: (() => void)|null, named?: string}} Binding */
 
-const OWN_KEYS = new Set(['Space', 'Enter', 'ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown', 'Home', 'End', 'PageUp', 'PageDown']);
+const OWN_KEYS = new Set([
+  'Space',
+  'Enter',
+  'ArrowLeft',
+  'ArrowRight',
+  'ArrowUp',
+  'ArrowDown',
+  'Home',
+  'End',
+  'PageUp',
+  'PageDown',
+]);
 
 export class Keys {
   /** @param {HTMLElement} root @param {Ctx} ctx @param {Actions} actions @param {() => void} escape */
@@ -28,18 +39,74 @@ export class Keys {
     /** @type {(code: string) => 1|-1} */
     const side = (code) => (code === 'ArrowLeft' || code === 'PageUp' || code === 'ArrowDown' ? -1 : 1);
     return [
-      { codes: ['Space'], group: 'time', text: text.playPause, run: (_, repeat) => { if (!repeat) actions.playPause(); } },
-      { codes: ['ArrowLeft', 'ArrowRight'], group: 'time', text: text.step, run: (code, repeat) => (side(code) < 0 ? actions.stepBack() : actions.stepForward(repeat)), click: () => actions.stepForward() },
-      { codes: ['ArrowLeft', 'ArrowRight'], shift: true, group: 'time', text: text.layerStep, run: (code) => actions.stepLayer(side(code)), click: () => actions.stepLayer(1) },
-      { codes: ['PageUp', 'PageDown'], group: 'time', text: text.marks, run: (code) => actions.mark(side(code)), click: () => actions.mark(1) },
-      { codes: ['Home', 'End'], group: 'time', text: text.ends, run: (code) => (code === 'Home' ? actions.first() : actions.live()), click: () => actions.live() },
-      { codes: LENSES.map((_, index) => `Digit${index + 1}`), group: 'picture', text: text.lens, run: (code) => actions.lens(Number(code.slice(5)) - 1), click: null },
-      { codes: ['ArrowUp', 'ArrowDown'], group: 'picture', text: text.layer, run: (code) => actions.layer(side(code)), click: () => actions.layer(1) },
-      { codes: ['ArrowUp', 'ArrowDown'], shift: true, group: 'picture', text: text.head, run: (code) => actions.head(side(code)), click: () => actions.head(1) },
+      {
+        codes: ['Space'],
+        group: 'time',
+        text: text.playPause,
+        run: (_, repeat) => {
+          if (!repeat) actions.playPause();
+        },
+      },
+      {
+        codes: ['ArrowLeft', 'ArrowRight'],
+        group: 'time',
+        text: text.step,
+        run: (code, repeat) => (side(code) < 0 ? actions.stepBack() : actions.stepForward(repeat)),
+        click: () => actions.stepForward(),
+      },
+      {
+        codes: ['ArrowLeft', 'ArrowRight'],
+        shift: true,
+        group: 'time',
+        text: text.layerStep,
+        run: (code) => actions.stepLayer(side(code)),
+        click: () => actions.stepLayer(1),
+      },
+      {
+        codes: ['PageUp', 'PageDown'],
+        group: 'time',
+        text: text.marks,
+        run: (code) => actions.mark(side(code)),
+        click: () => actions.mark(1),
+      },
+      {
+        codes: ['Home', 'End'],
+        group: 'time',
+        text: text.ends,
+        run: (code) => (code === 'Home' ? actions.first() : actions.live()),
+        click: () => actions.live(),
+      },
+      {
+        codes: LENSES.map((_, index) => `Digit${index + 1}`),
+        group: 'picture',
+        text: text.lens,
+        run: (code) => actions.lens(Number(code.slice(5)) - 1),
+        click: null,
+      },
+      {
+        codes: ['ArrowUp', 'ArrowDown'],
+        group: 'picture',
+        text: text.layer,
+        run: (code) => actions.layer(side(code)),
+        click: () => actions.layer(1),
+      },
+      {
+        codes: ['ArrowUp', 'ArrowDown'],
+        shift: true,
+        group: 'picture',
+        text: text.head,
+        run: (code) => actions.head(side(code)),
+        click: () => actions.head(1),
+      },
       { codes: ['KeyV'], group: 'picture', text: text.view, run: () => actions.nextView() },
       { codes: ['KeyS'], group: 'picture', text: text.sink, run: () => ui.set({ hideSink: !ui.hideSink }) },
       { codes: ['Escape'], group: 'picture', text: text.clear, run: () => this.escape() },
-      { codes: ['KeyI'], group: 'screen', text: text.inspector, run: () => ui.set({ inspectorOpen: !ui.inspectorOpen }) },
+      {
+        codes: ['KeyI'],
+        group: 'screen',
+        text: text.inspector,
+        run: () => ui.set({ inspectorOpen: !ui.inspectorOpen }),
+      },
       { codes: ['KeyD'], group: 'screen', text: text.prompt, run: () => ui.set({ drawerOpen: !ui.drawerOpen }) },
       { codes: ['KeyC'], group: 'screen', text: text.caption, run: () => ui.set({ longCaption: !ui.longCaption }) },
       { codes: ['KeyT'], group: 'screen', text: text.theme, run: () => actions.nextTheme() },
@@ -62,8 +129,10 @@ export class Keys {
     if (!this.ctx.ui.shortcuts) return;
     if (OWN_KEYS.has(event.code) && !event.shiftKey && ownsKey(target, event.code)) return;
     if (this.ctx.ui.blank && event.code !== 'KeyB') this.ctx.ui.set({ blank: false });
-    const binding = event.key === '?' ? this.bindings.find(({ codes }) => codes[0] === '?')
-      : this.bindings.find(({ codes, shift = false }) => shift === event.shiftKey && codes.includes(event.code));
+    const binding =
+      event.key === '?'
+        ? this.bindings.find(({ codes }) => codes[0] === '?')
+        : this.bindings.find(({ codes, shift = false }) => shift === event.shiftKey && codes.includes(event.code));
     if (!binding) return;
     event.preventDefault();
     binding.run(event.code, event.repeat);
@@ -105,31 +174,71 @@ export class Keys {
   #fill() {
     const { strings, ui } = this.ctx;
     const text = strings.keys;
-    const groups = /** @type {const} */ (['time', 'picture', 'screen']).map((group) => h('div', { class: 'keys-group' },
-      h('h3', {}, text.groups[group]),
-      h('ul', {}, this.bindings.filter((binding) => binding.group === group).map((binding) => h('li', {}, this.#row(binding))))));
-    const box = h('input', { type: 'checkbox', id: 'shortcuts', on: { change: () => ui.set({ shortcuts: box.checked }) } });
+    const groups = /** @type {const} */ (['time', 'picture', 'screen']).map((group) =>
+      h(
+        'div',
+        { class: 'keys-group' },
+        h('h3', {}, text.groups[group]),
+        h(
+          'ul',
+          {},
+          this.bindings.filter((binding) => binding.group === group).map((binding) => h('li', {}, this.#row(binding))),
+        ),
+      ),
+    );
+    const box = h('input', {
+      type: 'checkbox',
+      id: 'shortcuts',
+      on: { change: () => ui.set({ shortcuts: box.checked }) },
+    });
     box.checked = ui.shortcuts;
     this.root.setAttribute('aria-label', text.title);
-    replace(this.root,
-      h('div', { class: 'panel-head' }, h('h2', {}, text.title), h('button', { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => this.toggle(false) } }, icon(PATHS.cross))),
+    replace(
+      this.root,
+      h(
+        'div',
+        { class: 'panel-head' },
+        h('h2', {}, text.title),
+        h(
+          'button',
+          { type: 'button', class: 'plain-button', 'aria-label': text.close, on: { click: () => this.toggle(false) } },
+          icon(PATHS.cross),
+        ),
+      ),
       h('div', { class: 'keys-groups' }, groups),
-      h('label', { class: 'check' }, box, text.shortcuts));
+      h('label', { class: 'check' }, box, text.shortcuts),
+    );
   }
 
   /** @param {Binding} binding */
   #row(binding) {
     const { codes, shift, named } = binding;
     const glyphs = named ? [named] : codes.map((code) => this.glyph(code));
-    const signs = [shift ? h('kbd', {}, this.ctx.strings.keys.names.Shift) : null, ...glyphs.map((glyph) => h('kbd', {}, glyph))];
+    const signs = [
+      shift ? h('kbd', {}, this.ctx.strings.keys.names.Shift) : null,
+      ...glyphs.map((glyph) => h('kbd', {}, glyph)),
+    ];
     const inside = [h('span', { class: 'keys-signs' }, signs), h('span', {}, binding.text)];
     if (binding.click === null) return h('div', { class: 'keys-row' }, inside);
-    return h('button', { type: 'button', class: 'keys-row', on: { click: () => (binding.click ?? (() => binding.run(codes[0], false)))() } }, inside);
+    return h(
+      'button',
+      {
+        type: 'button',
+        class: 'keys-row',
+        on: { click: () => (binding.click ?? (() => binding.run(codes[0], false)))() },
+      },
+      inside,
+    );
   }
 }
 
 /** Whether the focused element handles this key itself. @param {Element} target @param {string} code */
 function ownsKey(target, code) {
-  if (code === 'Space' || code === 'Enter') return target.closest('button, a, summary, [role="option"], [role="listbox"], [role="tab"]') !== null;
-  return target.closest('[role="slider"], [role="listbox"], [role="tablist"], [role="grid"], [role="radiogroup"], [role="application"]') !== null;
+  if (code === 'Space' || code === 'Enter')
+    return target.closest('button, a, summary, [role="option"], [role="listbox"], [role="tab"]') !== null;
+  return (
+    target.closest(
+      '[role="slider"], [role="listbox"], [role="tablist"], [role="grid"], [role="radiogroup"], [role="application"]',
+    ) !== null
+  );
 }

@@ -44,7 +44,17 @@ class App {
     const palette = new Palette();
     const transport = new Transport(log, (buffer) => frames.accept(buffer), document.baseURI);
     /** @type {Ctx} */
-    this.ctx = { timeline, ui, frames, selectors, strings, palette, log, send: (command) => transport.send(command), run: (speed) => this.actions.run(speed) };
+    this.ctx = {
+      timeline,
+      ui,
+      frames,
+      selectors,
+      strings,
+      palette,
+      log,
+      send: (command) => transport.send(command),
+      run: (speed) => this.actions.run(speed),
+    };
     this.transport = transport;
     this.actions = new Actions(this.ctx, transport);
     this.popover = new Popover(byId('popover'), strings.keys.close);
@@ -56,7 +66,9 @@ class App {
     this.inspector = new Inspector(byId('inspector'), this.ctx);
     this.caption = new CaptionBar(byId('caption'), byId('live'), this.ctx, this.popover);
     this.scrubber = new Scrubber(byId('timeline'), this.ctx, this.actions);
-    this.drawer = new Drawer(byId('drawer'), this.ctx, this.actions, (session) => (session === null ? this.takeover.go() : this.openSession(session)));
+    this.drawer = new Drawer(byId('drawer'), this.ctx, this.actions, (session) =>
+      session === null ? this.takeover.go() : this.openSession(session),
+    );
     this.keys = new Keys(byId('keys'), this.ctx, this.actions, () => this.escape());
     this.loop = new FrameLoop((dt) => this.frame(dt));
     /** What the fixed parts must update. @type {Set<string>} */
@@ -104,13 +116,16 @@ class App {
       if (what === 'begin') this.#begun();
     });
     this.transport.changes.on((what, value) => this.#transportChanged(what, value));
-    this.actions.onError = (error) => this.banner.show(error.message, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
+    this.actions.onError = (error) =>
+      this.banner.show(error.message, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
     this.keys.onToggle = (open) => this.topbar.help.setAttribute('aria-expanded', String(open));
     this.topbar.help.addEventListener('click', () => this.keys.toggle());
     for (const query of ['(prefers-color-scheme: light)', '(prefers-reduced-motion: reduce)']) {
       matchMedia(query).addEventListener('change', () => this.#looksChanged());
     }
-    matchMedia(NARROW).addEventListener('change', ({ matches }) => { if (matches) ui.set({ inspectorOpen: false }); });
+    matchMedia(NARROW).addEventListener('change', ({ matches }) => {
+      if (matches) ui.set({ inspectorOpen: false });
+    });
     byId('blank').addEventListener('click', () => ui.set({ blank: false }));
     addEventListener('resize', () => this.#mark('size'));
     document.addEventListener('visibilitychange', () => this.wake());
@@ -142,7 +157,8 @@ class App {
     if (ui.layer > last) ui.set({ layer: last });
     frames.setLayer(ui.layer);
     frames.setRequest(ui.requestId);
-    if (log.header?.source === 'workload' && !new URLSearchParams(location.search).has('lens')) ui.set({ lens: 'pages' });
+    if (log.header?.source === 'workload' && !new URLSearchParams(location.search).has('lens'))
+      ui.set({ lens: 'pages' });
     this.stage.dirty.add('world');
   }
 
@@ -167,7 +183,10 @@ class App {
       banner.show(strings.banner.lost, again);
       return;
     }
-    const serves = await fetch('api/status').then((response) => response.ok, () => false);
+    const serves = await fetch('api/status').then(
+      (response) => response.ok,
+      () => false,
+    );
     if (transport.state === 'lost') banner.show(serves ? strings.banner.refused : strings.banner.lost, again);
   }
 
@@ -175,13 +194,15 @@ class App {
   #hello(hello) {
     const { ui } = this.ctx;
     this.address.begun(hello);
-    if (this.lostLog && this.lostLog !== this.ctx.log.logId) this.banner.show(strings.banner.restarted, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
+    if (this.lostLog && this.lostLog !== this.ctx.log.logId)
+      this.banner.show(strings.banner.restarted, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
     this.lostLog = null;
     this.transport.subscribe(ui.layer, MAX_COLUMNS, ui.requestId);
     this.caption.showHint = hello.kind === 'live';
     this.takeover.begun(hello.kind);
     const { header } = this.ctx.log;
-    if (header && selectors.hasNoModel(header) && (ui.lens === 'cache' || ui.lens === 'attention')) ui.set({ lens: 'pages' });
+    if (header && selectors.hasNoModel(header) && (ui.lens === 'cache' || ui.lens === 'attention'))
+      ui.set({ lens: 'pages' });
     if (document.documentElement.dataset.ready !== 'yes') {
       document.documentElement.dataset.ready = 'yes';
       byId('boot').classList.remove('boot-failed');
@@ -191,14 +212,19 @@ class App {
   /** @param {import('../core/types.d.ts').Status} status */
   #status(status) {
     this.takeover.offered(status);
-    if (status.model.state === 'failed') this.banner.show(fill(strings.banner.failedModel, { message: status.model.message ?? '' }), [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
+    if (status.model.state === 'failed')
+      this.banner.show(fill(strings.banner.failedModel, { message: status.model.message ?? '' }), [
+        { label: strings.banner.dismiss, run: () => this.banner.hide() },
+      ]);
   }
 
   /** @param {import('./transport.js').CommandError} error */
   #refused(error) {
     if (/session/.test(error.code) && this.transport.session !== null) {
       this.openSession(null);
-      this.banner.show(strings.banner.unknownSession, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
+      this.banner.show(strings.banner.unknownSession, [
+        { label: strings.banner.dismiss, run: () => this.banner.hide() },
+      ]);
       return;
     }
     this.banner.show(error.message, [{ label: strings.banner.dismiss, run: () => this.banner.hide() }]);
@@ -256,7 +282,8 @@ class App {
   #await(scene) {
     const { log } = this.ctx;
     const model = this.transport.status?.model.state;
-    const waits = log.logId === null ? model !== 'failed' && model !== 'none' : log.isLoading && scene.after.requests.size === 0;
+    const waits =
+      log.logId === null ? model !== 'failed' && model !== 'none' : log.isLoading && scene.after.requests.size === 0;
     if (waits !== this.waits) {
       this.waits = waits;
       byId('app').dataset.waits = waits ? 'yes' : 'no';

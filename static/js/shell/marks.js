@@ -8,8 +8,16 @@ const ORDER = ['hit', 'finish', 'window', 'forgotten', 'reset', 'eviction', 'for
 
 /** @type {Record<MarkKind, string>} */
 const COLORS = {
-  eviction: 'mark-eviction', window: 'mark-eviction', preemption: 'mark-preemption', hit: 'mark-hit', copy: 'mark-copy', fork: 'mark-copy', finish: 'mark-finish', reset: 'mark-finish',
-  forgotten: 'mark-eviction', differs: 'mark-copy',
+  eviction: 'mark-eviction',
+  window: 'mark-eviction',
+  preemption: 'mark-preemption',
+  hit: 'mark-hit',
+  copy: 'mark-copy',
+  fork: 'mark-copy',
+  finish: 'mark-finish',
+  reset: 'mark-finish',
+  forgotten: 'mark-eviction',
+  differs: 'mark-copy',
 };
 
 /** @param {MarkKind} kind @returns {number} */
@@ -22,14 +30,24 @@ export function drawMark(g, palette, kind, x) {
   g.fillStyle = g.strokeStyle = palette.css(COLORS[kind]);
   g.beginPath();
   switch (kind) {
-    case 'eviction': triangle(g, x); break;
-    case 'hit': diamond(g, x); break;
-    case 'preemption': return cross(g, palette, x);
-    case 'copy': return twoSheets(g, palette, x);
-    case 'fork': return branch(g, palette, x);
-    case 'forgotten': return hollow(g, palette, x);
-    case 'differs': return unequal(g, palette, x);
-    default: g.rect(x - 3, 2, 6, 6);
+    case 'eviction':
+      triangle(g, x);
+      break;
+    case 'hit':
+      diamond(g, x);
+      break;
+    case 'preemption':
+      return cross(g, palette, x);
+    case 'copy':
+      return twoSheets(g, palette, x);
+    case 'fork':
+      return branch(g, palette, x);
+    case 'forgotten':
+      return hollow(g, palette, x);
+    case 'differs':
+      return unequal(g, palette, x);
+    default:
+      g.rect(x - 3, 2, 6, 6);
   }
   g.fill();
   return undefined;

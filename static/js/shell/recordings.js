@@ -9,10 +9,28 @@ export function recordingsPart(ctx, openSession) {
   const text = ctx.strings.drawer;
   const list = h('ul', { class: 'recordings' });
   const message = h('p', { class: 'form-message', role: 'status' });
-  const file = h('input', { type: 'file', accept: '.kvviz', id: 'recording-file', class: 'visually-hidden', on: { change: () => void upload() } });
+  const file = h('input', {
+    type: 'file',
+    accept: '.kvviz',
+    id: 'recording-file',
+    class: 'visually-hidden',
+    on: { change: () => void upload() },
+  });
   const download = h('a', { class: 'secondary', download: '', href: '#' }, text.download);
-  const root = h('section', { class: 'recordings-part' }, h('h3', {}, text.recordings), list, message,
-    h('div', { class: 'cluster buttons' }, download, file, h('label', { class: 'secondary', for: 'recording-file' }, text.upload)));
+  const root = h(
+    'section',
+    { class: 'recordings-part' },
+    h('h3', {}, text.recordings),
+    list,
+    message,
+    h(
+      'div',
+      { class: 'cluster buttons' },
+      download,
+      file,
+      h('label', { class: 'secondary', for: 'recording-file' }, text.upload),
+    ),
+  );
 
   async function load() {
     download.setAttribute('href', `api/sessions/${encodeURIComponent(ctx.log.sessionId)}/recording`);
@@ -29,9 +47,25 @@ export function recordingsPart(ctx, openSession) {
   /** @param {{id: string, title: string, num_steps: number, bytes: number, session_id: string}} recording */
   function item(recording) {
     const current = recording.session_id === ctx.log.sessionId;
-    return h('li', {}, h('button', {
-      type: 'button', class: 'column recording', 'aria-current': current ? 'true' : null, on: { click: () => openSession(recording.session_id) },
-    }, h('strong', {}, recording.title), h('span', { class: 'hint' }, fill(text.recordingSteps, { n: recording.num_steps, bytes: bytes(recording.bytes) }))));
+    return h(
+      'li',
+      {},
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'column recording',
+          'aria-current': current ? 'true' : null,
+          on: { click: () => openSession(recording.session_id) },
+        },
+        h('strong', {}, recording.title),
+        h(
+          'span',
+          { class: 'hint' },
+          fill(text.recordingSteps, { n: recording.num_steps, bytes: bytes(recording.bytes) }),
+        ),
+      ),
+    );
   }
 
   async function upload() {

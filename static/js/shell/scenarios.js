@@ -7,8 +7,17 @@ import { h, setText } from '../ui/dom.js';
 
 /** The lens that shows it best. @type {Record<ScenarioName, LensName>} */
 export const SCENARIOS = {
-  shared_prompt: 'pages', changed_letter: 'pages', changed_dtype: 'pages', long_prompt_chunked: 'batch', long_prompt_whole: 'batch', preempt_recompute: 'batch',
-  preempt_swap: 'batch', fork_tree: 'pages', offload: 'pages', twelve_users: 'batch', tenant_salts: 'pages',
+  shared_prompt: 'pages',
+  changed_letter: 'pages',
+  changed_dtype: 'pages',
+  long_prompt_chunked: 'batch',
+  long_prompt_whole: 'batch',
+  preempt_recompute: 'batch',
+  preempt_swap: 'batch',
+  fork_tree: 'pages',
+  offload: 'pages',
+  twelve_users: 'batch',
+  tenant_salts: 'pages',
 };
 const NAMES = /** @type {ScenarioName[]} */ (Object.keys(SCENARIOS));
 
@@ -29,10 +38,28 @@ export function scenariosPart(ctx, run, open) {
   const note = h('p', { class: 'hint', hidden: true }, text.scenariosRecorded);
   const items = NAMES.map((name) => {
     const about = h('span', {}, text.scenario[name].note);
-    return { name, about, button: h('button', { type: 'button', class: 'column preset', data: { scenario: name }, on: { click: () => void choose(name) } }, h('strong', {}, text.scenario[name].title), about) };
+    return {
+      name,
+      about,
+      button: h(
+        'button',
+        { type: 'button', class: 'column preset', data: { scenario: name }, on: { click: () => void choose(name) } },
+        h('strong', {}, text.scenario[name].title),
+        about,
+      ),
+    };
   });
-  const root = h('section', { class: 'scenarios', 'aria-labelledby': 'scenarios-title' }, h('h3', { id: 'scenarios-title' }, text.scenarios), note,
-    h('div', { class: 'presets' }, items.map((item) => item.button)));
+  const root = h(
+    'section',
+    { class: 'scenarios', 'aria-labelledby': 'scenarios-title' },
+    h('h3', { id: 'scenarios-title' }, text.scenarios),
+    note,
+    h(
+      'div',
+      { class: 'presets' },
+      items.map((item) => item.button),
+    ),
+  );
 
   /** @param {ScenarioName} name */
   async function choose(name) {

@@ -26,21 +26,39 @@ export class Scrubber {
     this.cursor = h('div', { class: 'cursor' });
     this.veil = h('div', { class: 'veil' });
     this.tip = h('div', { class: 'panel tick-tip', hidden: true });
-    this.track = h('div', { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' }, this.canvas, h('div', { class: 'veil-box' }, this.veil), this.cursor, this.tip);
+    this.track = h(
+      'div',
+      { class: 'track', role: 'slider', tabindex: '0', 'aria-label': text.slider, 'aria-valuemin': '0' },
+      this.canvas,
+      h('div', { class: 'veil-box' }, this.veil),
+      this.cursor,
+      this.tip,
+    );
     this.where = h('div', { class: 'where' });
-    this.liveButton = h('button', { type: 'button', class: 'note live-button', title: text.liveTitle, on: { click: () => actions.live() } }, text.live);
+    this.liveButton = h(
+      'button',
+      { type: 'button', class: 'note live-button', title: text.liveTitle, on: { click: () => actions.live() } },
+      text.live,
+    );
     root.append(
-      h('div', { class: 'transport' },
+      h(
+        'div',
+        { class: 'transport' },
         this.#button(text.first, icon(PATHS.first), () => actions.first(), 'round-button first-button'),
         this.#button(text.back, icon(PATHS.back), () => actions.stepBack()),
         this.play,
         this.#button(text.forward, icon(PATHS.forward), () => actions.stepForward()),
-        this.speed),
+        this.speed,
+      ),
       this.track,
-      h('div', { class: 'where-box' },
+      h(
+        'div',
+        { class: 'where-box' },
         this.#button(text.previousMark, icon(PATHS.previousMark), () => actions.mark(-1), 'plain-button mark-button'),
         this.#button(text.nextMark, icon(PATHS.nextMark), () => actions.mark(1), 'plain-button mark-button'),
-        this.where, this.liveButton),
+        this.where,
+        this.liveButton,
+      ),
     );
     /** Size of the track in pixels. */
     this.width = 0;
@@ -63,7 +81,11 @@ export class Scrubber {
 
   /** @param {string} label @param {Element} sign @param {() => void} action @param {string} [className] */
   #button(label, sign, action, className = 'round-button') {
-    return h('button', { type: 'button', class: className, 'aria-label': label, title: label, on: { click: action } }, sign);
+    return h(
+      'button',
+      { type: 'button', class: className, 'aria-label': label, title: label, on: { click: action } },
+      sign,
+    );
   }
 
   #listen() {
@@ -78,10 +100,14 @@ export class Scrubber {
       if (this.dragging) this.#seek(event.clientX);
       else this.#hint(event.clientX);
     });
-    const end = () => { this.dragging = false; };
+    const end = () => {
+      this.dragging = false;
+    };
     track.addEventListener('pointerup', end);
     track.addEventListener('pointercancel', end);
-    track.addEventListener('pointerleave', () => { this.tip.hidden = true; });
+    track.addEventListener('pointerleave', () => {
+      this.tip.hidden = true;
+    });
     track.addEventListener('keydown', (event) => this.#key(event));
   }
 
@@ -92,8 +118,14 @@ export class Scrubber {
     const far = Math.max(10, Math.round((timeline.head - timeline.first) / 20));
     const { position } = timeline;
     const to = {
-      ArrowLeft: position - (timeline.progress > 0 ? 0 : 1), ArrowDown: position - 1, ArrowRight: position + 1, ArrowUp: position + 1,
-      PageDown: position - far, PageUp: position + far, Home: timeline.first, End: timeline.head,
+      ArrowLeft: position - (timeline.progress > 0 ? 0 : 1),
+      ArrowDown: position - 1,
+      ArrowRight: position + 1,
+      ArrowUp: position + 1,
+      PageDown: position - far,
+      PageUp: position + far,
+      Home: timeline.first,
+      End: timeline.head,
     }[event.code];
     if (to === undefined) return;
     event.preventDefault();
@@ -118,7 +150,9 @@ export class Scrubber {
   #seek(clientX) {
     const { timeline } = this.ctx;
     if (timeline.playing) timeline.pause();
-    timeline.seek(timeline.first + Math.min(Math.max(0, Math.round(this.#at(clientX))), timeline.head - timeline.first));
+    timeline.seek(
+      timeline.first + Math.min(Math.max(0, Math.round(this.#at(clientX))), timeline.head - timeline.first),
+    );
   }
 
   /** @param {number} clientX */
@@ -183,8 +217,14 @@ export class Scrubber {
     if (key === this.whereKey) return;
     this.whereKey = key;
     const text = strings.timeline;
-    const value = timeline.outrun > 0 ? fill(strings.caption.outrun, { rate: timeline.outrun < 10 ? timeline.outrun.toFixed(1) : Math.round(timeline.outrun) })
-      : layer !== undefined ? fill(text.valueLayer, { step, layer }) : fill(text.of, { step, head });
+    const value =
+      timeline.outrun > 0
+        ? fill(strings.caption.outrun, {
+            rate: timeline.outrun < 10 ? timeline.outrun.toFixed(1) : Math.round(timeline.outrun),
+          })
+        : layer !== undefined
+          ? fill(text.valueLayer, { step, layer })
+          : fill(text.of, { step, head });
     setText(this.where, value);
     if (this.valueNow !== step) {
       this.valueNow = step;

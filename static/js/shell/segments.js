@@ -23,8 +23,16 @@ function word(part, ui, explain) {
   const { selection } = part;
   const inside = part.kind === 'token' && part.piece ? tokenText(part.piece) : h('bdi', {}, part.text);
   if (!selection) return h('span', { class: `word word-${part.kind}` }, inside);
-  return h('span', {
-    class: `word word-${part.kind} word-linked`,
-    on: { pointerenter: () => ui.hover(selection), pointerleave: () => ui.hover(null), click: () => ui.pin(selection) },
-  }, inside);
+  return h(
+    'span',
+    {
+      class: `word word-${part.kind} word-linked`,
+      on: {
+        pointerenter: () => ui.hover(selection),
+        pointerleave: () => ui.hover(null),
+        click: () => ui.pin(selection),
+      },
+    },
+    inside,
+  );
 }

@@ -95,7 +95,15 @@ export class Stage {
   #say(name, error) {
     const { strings } = this.ctx;
     const message = reasonOf(error);
-    replace(this.root, h('p', { class: 'alert stage-failed', role: 'alert' }, fill(strings.stage.failed, { lens: strings.lens[name], message })), this.description);
+    replace(
+      this.root,
+      h(
+        'p',
+        { class: 'alert stage-failed', role: 'alert' },
+        fill(strings.stage.failed, { lens: strings.lens[name], message }),
+      ),
+      this.description,
+    );
   }
 
   /** @param {Scene} scene */

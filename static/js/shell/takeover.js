@@ -30,7 +30,13 @@ export class Takeover {
     /** The next check. */
     this.timer = 0;
     for (const type of ['pointerdown', 'pointermove', 'wheel', 'keydown', 'touchstart']) {
-      addEventListener(type, () => { this.touchedAt = performance.now(); }, { passive: true, capture: true });
+      addEventListener(
+        type,
+        () => {
+          this.touchedAt = performance.now();
+        },
+        { passive: true, capture: true },
+      );
     }
   }
 

@@ -34,12 +34,26 @@ export class Tape {
     this.madeGroup = h('div', { class: 'column tape-group tape-made' });
     this.promptChips = h('div', { class: 'tape-chips' });
     this.madeChips = h('div', { class: 'tape-chips' });
-    this.promptGroup.append(this.promptChips, h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.prompt)));
+    this.promptGroup.append(
+      this.promptChips,
+      h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.prompt)),
+    );
     this.madeGroup.append(this.madeChips, h('span', { class: 'fine-note tape-bracket' }, h('span', {}, tape.made)));
-    this.strip = h('div', {
-      class: 'tape-strip', role: 'listbox', tabindex: '0', 'aria-orientation': 'horizontal',
-      on: { wheel: (/** @type {WheelEvent} */ event) => this.#wheel(event), keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) },
-    }, this.promptGroup, this.madeGroup);
+    this.strip = h(
+      'div',
+      {
+        class: 'tape-strip',
+        role: 'listbox',
+        tabindex: '0',
+        'aria-orientation': 'horizontal',
+        on: {
+          wheel: (/** @type {WheelEvent} */ event) => this.#wheel(event),
+          keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
+        },
+      },
+      this.promptGroup,
+      this.madeGroup,
+    );
     this.older = this.#arrow(tape.older, PATHS.left, () => this.#scroll(-this.page));
     this.newer = this.#arrow(tape.newer, PATHS.right, () => this.#stick());
     root.append(
@@ -74,7 +88,11 @@ export class Tape {
 
   /** @param {string} label @param {string} path @param {() => void} action */
   #arrow(label, path, action) {
-    return h('button', { class: 'tape-arrow', type: 'button', 'aria-label': label, title: label, on: { click: action } }, icon(path));
+    return h(
+      'button',
+      { class: 'tape-arrow', type: 'button', 'aria-label': label, title: label, on: { click: action } },
+      icon(path),
+    );
   }
 
   #listen() {
@@ -85,7 +103,8 @@ export class Tape {
     };
     this.strip.addEventListener('pointerover', (event) => {
       const position = at(event);
-      if (event.pointerType === 'mouse') ui.hover(position >= 0 && this.request ? { kind: 'token', request: this.request.id, position } : null);
+      if (event.pointerType === 'mouse')
+        ui.hover(position >= 0 && this.request ? { kind: 'token', request: this.request.id, position } : null);
     });
     this.strip.addEventListener('pointerleave', () => ui.hover(null));
     this.strip.addEventListener('click', (event) => {
@@ -93,13 +112,23 @@ export class Tape {
       if (position >= 0) this.choose(position);
     });
     let from = 0;
-    this.strip.addEventListener('touchstart', (event) => { from = event.touches[0].clientX; }, { passive: true });
-    this.strip.addEventListener('touchmove', (event) => {
-      const steps = Math.trunc((from - event.touches[0].clientX) / 34);
-      if (steps === 0) return;
-      from = event.touches[0].clientX;
-      this.#scroll(steps);
-    }, { passive: true });
+    this.strip.addEventListener(
+      'touchstart',
+      (event) => {
+        from = event.touches[0].clientX;
+      },
+      { passive: true },
+    );
+    this.strip.addEventListener(
+      'touchmove',
+      (event) => {
+        const steps = Math.trunc((from - event.touches[0].clientX) / 34);
+        if (steps === 0) return;
+        from = event.touches[0].clientX;
+        this.#scroll(steps);
+      },
+      { passive: true },
+    );
   }
 
   /** @param {WheelEvent} event */
@@ -164,25 +193,63 @@ export class Tape {
     }
     const candidates = request.candidates.get(position);
     const sampled = this.ctx.log.sampleOf(request.id, position);
-    const note = !candidates ? tape.candidatesNone
-      : sampled?.reason.code === 'forced' ? fill(tape.candidatesForced, { letter: request.letter, position })
-      : sampled?.reason.code === 'sampled' ? fill(tape.candidatesSampled, { letter: request.letter, position, n: sampled.reason.num_considered }) : fill(tape.candidatesGreedy, { letter: request.letter, position });
+    const note = !candidates
+      ? tape.candidatesNone
+      : sampled?.reason.code === 'forced'
+        ? fill(tape.candidatesForced, { letter: request.letter, position })
+        : sampled?.reason.code === 'sampled'
+          ? fill(tape.candidatesSampled, { letter: request.letter, position, n: sampled.reason.num_considered })
+          : fill(tape.candidatesGreedy, { letter: request.letter, position });
     const most = Math.max(...(candidates ?? []).map((candidate) => candidate.probability), 1e-9);
     const { engineListens } = this.actions;
-    const branch = (/** @type {number|null} */ tokenId, /** @type {string} */ text, /** @type {string} */ label) => engineListens && h('button', {
-      type: 'button', class: 'small-button candidate-branch', 'aria-label': label, title: label,
-      on: { click: () => { this.popover.close(); void this.actions.fork(request, position, tokenId); } },
-    }, text);
+    const branch = (/** @type {number|null} */ tokenId, /** @type {string} */ text, /** @type {string} */ label) =>
+      engineListens &&
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'small-button candidate-branch',
+          'aria-label': label,
+          title: label,
+          on: {
+            click: () => {
+              this.popover.close();
+              void this.actions.fork(request, position, tokenId);
+            },
+          },
+        },
+        text,
+      );
     const rows = (candidates ?? []).map((candidate) => {
       const chosen = candidate.token_id === request.tokens[position];
-      return h('li', { class: chosen ? 'candidate candidate-chosen' : 'candidate' },
+      return h(
+        'li',
+        { class: chosen ? 'candidate candidate-chosen' : 'candidate' },
         h('span', { class: 'candidate-token' }, tokenText(candidate.piece)),
-        h('span', { class: 'candidate-bar' }, h('span', { style: { '--share': (candidate.probability / most).toFixed(4) } })),
+        h(
+          'span',
+          { class: 'candidate-bar' },
+          h('span', { style: { '--share': (candidate.probability / most).toFixed(4) } }),
+        ),
         h('span', { class: 'candidate-share' }, percent(candidate.probability)),
-        chosen ? h('span', { class: 'candidate-mark' }, tape.chosen) : branch(candidate.token_id, tape.branch, fill(tape.branchLabel, { token: quoted(candidate.piece) })));
+        chosen
+          ? h('span', { class: 'candidate-mark' }, tape.chosen)
+          : branch(candidate.token_id, tape.branch, fill(tape.branchLabel, { token: quoted(candidate.piece) })),
+      );
     });
-    this.popover.show(chip, tape.candidates, h('p', { class: 'popover-note' }, note), rows.length > 0 && h('ol', { class: engineListens ? 'candidates candidates-branch' : 'candidates' }, rows),
-      engineListens && h('div', { class: 'column candidate-more' }, branch(null, tape.branchDraw, tape.branchDraw), h('p', { class: 'popover-note' }, fill(tape.branchNote, { position }))));
+    this.popover.show(
+      chip,
+      tape.candidates,
+      h('p', { class: 'popover-note' }, note),
+      rows.length > 0 && h('ol', { class: engineListens ? 'candidates candidates-branch' : 'candidates' }, rows),
+      engineListens &&
+        h(
+          'div',
+          { class: 'column candidate-more' },
+          branch(null, tape.branchDraw, tape.branchDraw),
+          h('p', { class: 'popover-note' }, fill(tape.branchNote, { position })),
+        ),
+    );
   }
 
   /** @param {Scene} scene */
@@ -230,7 +297,8 @@ export class Tape {
   /** @param {Scene} scene @param {Request|null} request @returns {{from: number, to: number, decode: boolean}} */
   #atWork(scene, request) {
     const chunk = scene.step?.chunks.find((item) => item.request_id === request?.id);
-    if (!chunk || !scene.step || scene.progress >= phasesOf(scene.step).sample[1]) return { from: -1, to: -1, decode: false };
+    if (!chunk || !scene.step || scene.progress >= phasesOf(scene.step).sample[1])
+      return { from: -1, to: -1, decode: false };
     return { from: chunk.start, to: chunk.start + chunk.num_tokens, decode: chunk.kind === 'decode' };
   }
 
@@ -247,11 +315,15 @@ export class Tape {
     setText(this.title, fill(tape.request, { letter: request.letter }));
     this.strip.setAttribute('aria-label', fill(tape.label, { letter: request.letter }));
     const made = shown - request.promptLength;
-    const parts = [request.numHitTokens > 0
-      ? fill(tape.countHit, { prompt: request.promptLength, hit: request.numHitTokens }) : fill(tape.count, { prompt: request.promptLength })];
+    const parts = [
+      request.numHitTokens > 0
+        ? fill(tape.countHit, { prompt: request.promptLength, hit: request.numHitTokens })
+        : fill(tape.count, { prompt: request.promptLength }),
+    ];
     if (made > 0) parts.push(fill(tape.generated, { n: made }));
     if (request.state === 'waiting') parts.push(tape.waiting);
-    else if (request.state === 'finished' && !scene.step && request.finish) parts.push(fill(tape.ended[request.finish.code], { max: request.maxNewTokens }));
+    else if (request.state === 'finished' && !scene.step && request.finish)
+      parts.push(fill(tape.ended[request.finish.code], { max: request.maxNewTokens }));
     else if (stored < shown && made > 0) parts.push(request.state === 'finished' ? tape.never : tape.pending);
     setText(this.counts, parts.join(', '));
     this.#switches(scene, request);
@@ -267,13 +339,27 @@ export class Tape {
     }
     const listed = all.slice(-NUM_SWITCHES);
     const isAway = !listed.some((request) => request.id === shown.id);
-    if (isAway) listed.splice(0, 1, /** @type {Request} */ (all.find((request) => request.id === shown.id) ?? listed[0]));
+    if (isAway)
+      listed.splice(0, 1, /** @type {Request} */ (all.find((request) => request.id === shown.id) ?? listed[0]));
     const numHidden = all.length - listed.length;
-    replace(this.switches, numHidden > 0 ? h('span', { class: 'tape-more' }, fill(strings.tape.more, { n: numHidden })) : null, listed.map((request) => h('button', {
-      type: 'button', class: 'note tape-switch', 'aria-pressed': String(request.id === shown.id),
-      'aria-label': fill(strings.tape.request, { letter: request.letter }), title: request.prompt.slice(0, 80),
-      on: { click: () => ui.set({ requestId: ui.requestId === request.id ? null : request.id }) },
-    }, request.letter)));
+    replace(
+      this.switches,
+      numHidden > 0 ? h('span', { class: 'tape-more' }, fill(strings.tape.more, { n: numHidden })) : null,
+      listed.map((request) =>
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'note tape-switch',
+            'aria-pressed': String(request.id === shown.id),
+            'aria-label': fill(strings.tape.request, { letter: request.letter }),
+            title: request.prompt.slice(0, 80),
+            on: { click: () => ui.set({ requestId: ui.requestId === request.id ? null : request.id }) },
+          },
+          request.letter,
+        ),
+      ),
+    );
   }
 
   /** @param {Request|null} request @param {number} shown @param {{from: number, to: number, decode: boolean}} work @param {number} stored @param {number} width */
@@ -345,8 +431,12 @@ export class Tape {
   /** @param {Request} request @param {number} position */
   #chip(request, position) {
     const piece = request.pieces[position];
-    return h('span', { class: 'chip', role: 'option', id: `token-${position}`, 'aria-selected': 'false', data: { position } },
-      h('span', { class: 'chip-box' }, tokenText(piece)), h('span', { class: 'fine-note chip-position', 'aria-hidden': 'true' }));
+    return h(
+      'span',
+      { class: 'chip', role: 'option', id: `token-${position}`, 'aria-selected': 'false', data: { position } },
+      h('span', { class: 'chip-box' }, tokenText(piece)),
+      h('span', { class: 'fine-note chip-position', 'aria-hidden': 'true' }),
+    );
   }
 
   /** Tokens that form one character share a bracket with the character.
@@ -367,7 +457,10 @@ export class Tape {
 
   /** @param {Scene} scene @param {Request|null} request @param {number} shown */
   #drop(scene, request, shown) {
-    const newest = scene.step && request && scene.before.requests.get(request.id)?.tokens.length !== shown ? this.chips.get(shown - 1) : undefined;
+    const newest =
+      scene.step && request && scene.before.requests.get(request.id)?.tokens.length !== shown
+        ? this.chips.get(shown - 1)
+        : undefined;
     if (this.dropping && this.dropping !== newest) this.dropping.style.removeProperty('--drop');
     this.dropping = newest;
     if (!newest || !scene.step || this.ctx.timeline.reducedMotion) return;

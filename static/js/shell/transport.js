@@ -132,8 +132,12 @@ export class Transport {
     }
     const message = JSON.parse(data);
     switch (message.type) {
-      case 'hello': this.#hello(message); break;
-      case 'records': this.#records(message.records); break;
+      case 'hello':
+        this.#hello(message);
+        break;
+      case 'records':
+        this.#records(message.records);
+        break;
       case 'status':
         this.status = message;
         this.changes.emit('status', message);
@@ -142,8 +146,11 @@ export class Transport {
         this.pending.get(message.id)?.resolve(message.result);
         this.pending.delete(message.id);
         break;
-      case 'error': this.#error(message); break;
-      default: break;
+      case 'error':
+        this.#error(message);
+        break;
+      default:
+        break;
     }
   }
 
@@ -154,8 +161,13 @@ export class Transport {
     const same = hello.log_id === this.log.logId && this.log.lastSeq + 1 >= hello.first_seq;
     if (!same) {
       this.log.begin({
-        header: hello.header, logId: hello.log_id, sessionId: hello.session_id, kind: hello.kind,
-        firstSeq: hello.first_seq ?? 0, headSeq: hello.head_seq ?? -1, checkpoint: hello.checkpoint ?? null,
+        header: hello.header,
+        logId: hello.log_id,
+        sessionId: hello.session_id,
+        kind: hello.kind,
+        firstSeq: hello.first_seq ?? 0,
+        headSeq: hello.head_seq ?? -1,
+        checkpoint: hello.checkpoint ?? null,
       });
     }
     this.log.headSeq = hello.head_seq ?? -1;

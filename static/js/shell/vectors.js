@@ -10,7 +10,8 @@ const ROW_PX = 12;
 export function vectorsOf(request, position, layer, world, ctx) {
   const { inspector } = ctx.strings;
   const pinned = ctx.ui.selection.pinned;
-  const isPinned = pinned !== null && 'position' in pinned && pinned.position === position && pinned.request === request.id;
+  const isPinned =
+    pinned !== null && 'position' in pinned && pinned.position === position && pinned.request === request.id;
   const place = placeOf(world, request, position);
   if (!place?.stored) return [note(inspector.released)];
   if (!isPinned) return [note(inspector.vectorsPin)];
@@ -19,7 +20,14 @@ export function vectorsOf(request, position, layer, world, ctx) {
   if (pack) return heatmaps(pack, layer, ctx);
   const problem = ctx.frames.problem('entry', writer, position, layer, place.writeSeq);
   if (!problem) return [note(inspector.vectorsLoading)];
-  if (problem.code === 'gone') return [note(problem.sinceStep === null ? inspector.vectorsGoneNow : fill(inspector.vectorsGone, { step: problem.sinceStep }))];
+  if (problem.code === 'gone')
+    return [
+      note(
+        problem.sinceStep === null
+          ? inspector.vectorsGoneNow
+          : fill(inspector.vectorsGone, { step: problem.sinceStep }),
+      ),
+    ];
   if (problem.code === 'not_in_recording') return [note(inspector.vectorsMissing)];
   if (problem.code === 'unreachable') return [note(inspector.unreachable)];
   return [note(fill(inspector.vectorsDropped, { message: problem.message || problem.code }))];
@@ -39,11 +47,29 @@ function heatmaps(pack, layer, ctx) {
     const shape = pack.meta.arrays.find((array) => array.name === name)?.shape;
     if (!values || !shape) return [];
     const [heads, dim] = shape;
-    const letter = name === 'key' ? (latent ? inspector.latentKey : inspector.keys) : latent ? inspector.latentValue : inspector.values;
+    const letter =
+      name === 'key'
+        ? latent
+          ? inspector.latentKey
+          : inspector.keys
+        : latent
+          ? inspector.latentValue
+          : inspector.values;
     const text = fill(latent ? inspector.latentVectors : inspector.vectors, { heads, dim });
-    return [h('figure', { class: 'vector' },
-      h('figcaption', {}, h('strong', { class: name === 'key' ? 'word-k' : 'word-v' }, letter), ` · ${text}`, h('span', { class: 'vector-range' }, range(values))),
-      heatmap(values, heads, dim, name === 'key' ? 'k' : 'v', `${letter}, ${text}, ${range(values)}`, ctx))];
+    return [
+      h(
+        'figure',
+        { class: 'vector' },
+        h(
+          'figcaption',
+          {},
+          h('strong', { class: name === 'key' ? 'word-k' : 'word-v' }, letter),
+          ` · ${text}`,
+          h('span', { class: 'vector-range' }, range(values)),
+        ),
+        heatmap(values, heads, dim, name === 'key' ? 'k' : 'v', `${letter}, ${text}, ${range(values)}`, ctx),
+      ),
+    ];
   });
 }
 
@@ -63,7 +89,14 @@ function range(values) {
 /** Positive values approach the hue, negative ones the ink; zero is close to the background.
  * @param {ArrayLike<number>} values @param {number} heads @param {number} dim @param {'k'|'v'} half @param {string} label @param {Ctx} ctx */
 function heatmap(values, heads, dim, half, label, ctx) {
-  const canvas = h('canvas', { class: 'heatmap', width: dim, height: heads, role: 'img', 'aria-label': label, style: { '--rows': heads, '--row': `${ROW_PX}px` } });
+  const canvas = h('canvas', {
+    class: 'heatmap',
+    width: dim,
+    height: heads,
+    role: 'img',
+    'aria-label': label,
+    style: { '--rows': heads, '--row': `${ROW_PX}px` },
+  });
   const g = canvas.getContext('2d');
   if (!g) return canvas;
   const image = g.createImageData(dim, heads);

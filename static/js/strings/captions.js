@@ -19,8 +19,14 @@ export const captions = {
       short: 'The prompt is too short for a prefix hit.',
       long: 'Only full [blocks|block] can hit, and no block is full before the last token of this prompt.',
     },
-    nothing_cached: { short: 'Nothing is cached yet, so nothing hits.', long: 'The pool has no cached [prefix|prefix hit] yet, so all {count} tokens must be computed.' },
-    disabled: { short: 'The prefix cache is off.', long: 'The prefix cache is off, so all {count} tokens are computed.' },
+    nothing_cached: {
+      short: 'Nothing is cached yet, so nothing hits.',
+      long: 'The pool has no cached [prefix|prefix hit] yet, so all {count} tokens must be computed.',
+    },
+    disabled: {
+      short: 'The prefix cache is off.',
+      long: 'The prefix cache is off, so all {count} tokens are computed.',
+    },
   },
   evicted: {
     short: 'Block {block} is evicted: it was at the head of the free queue.',
@@ -98,25 +104,43 @@ export const captions = {
     failed: 'Request {request} failed.',
   },
   allBlocks: 'Its blocks',
-  someShared: { one: '1 of its blocks is still shared; the others', many: '{n} of its blocks are still shared; the others' },
+  someShared: {
+    one: '1 of its blocks is still shared; the others',
+    many: '{n} of its blocks are still shared; the others',
+  },
   released: {
     short: '{whose} drop to count 0: {kept} cached, {blanked} blank again.',
     long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed; {blanked} blank again.',
-    blank: { short: '{whose} are blank again.', long: '{whose} drop to [reference count] 0 and are blank again: none of them is full and cached.' },
-    cached: { short: 'Its blocks are released: {kept} cached.', long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed.' },
+    blank: {
+      short: '{whose} are blank again.',
+      long: '{whose} drop to [reference count] 0 and are blank again: none of them is full and cached.',
+    },
+    cached: {
+      short: 'Its blocks are released: {kept} cached.',
+      long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed.',
+    },
     shared: { short: 'Its blocks are still in use.', long: 'Its blocks are still in use by other requests.' },
   },
   window: {
     short: '{blocks} left every window and are released.',
     long: 'No layer can read positions below {start} any more: {blocks} left every [window] and are released.',
   },
-  reset: { short: 'The prefix cache is cleared: {n} blocks lose their prefixes.', long: 'The prefix cache is cleared: {n} blocks lose their prefixes but keep their places in the [free queue].' },
-  added: { short: 'Request {request} waits with {count} tokens.', long: 'Request {request} has joined. Its {count} tokens wait for [prefill].' },
+  reset: {
+    short: 'The prefix cache is cleared: {n} blocks lose their prefixes.',
+    long: 'The prefix cache is cleared: {n} blocks lose their prefixes but keep their places in the [free queue].',
+  },
+  added: {
+    short: 'Request {request} waits with {count} tokens.',
+    long: 'Request {request} has joined. Its {count} tokens wait for [prefill].',
+  },
   measured: {
     short: 'First token after {hit}; without the hit, {miss} (measured).',
     long: 'The first token of {request} took {hit}. With a fresh [salt], the same {count} tokens had no hit and took {miss}, measured in a separate pool on this machine.',
   },
-  wrong: { short: 'This picture is wrong from step {step} on.', long: 'This picture is wrong from step {step} on: its digest differs from the engine’s. {what}' },
+  wrong: {
+    short: 'This picture is wrong from step {step} on.',
+    long: 'This picture is wrong from step {step} on: its digest differs from the engine’s. {what}',
+  },
   empty: { short: 'The step computed nothing.', long: 'The step computed nothing.' },
   unknown: 'Step {step}.',
   listMore: '{list} and {n} more',
@@ -148,16 +172,23 @@ export const servingCaptions = {
     because: {
       last: 'it was admitted last, and {taker} needs {need} while {free} are free',
       priority: 'it has the lowest [priority], and {taker} needs {need} while {free} are free',
-      own: { last: 'it needs {need} while {free} are free, and it was admitted last', priority: 'it needs {need} while {free} are free, and its [priority] is the lowest' },
+      own: {
+        last: 'it needs {need} while {free} are free, and it was admitted last',
+        priority: 'it needs {need} while {free} are free, and its [priority] is the lowest',
+      },
     },
     kept: { one: 'It keeps its generated token', many: 'It keeps its {n} generated tokens' },
     lost: { one: '1 token', many: '{n} tokens' },
-    cached: { short: '{n} of those tokens are still cached.', long: '{n} of those tokens are still cached and will hit unless they’re evicted first.' },
+    cached: {
+      short: '{n} of those tokens are still cached.',
+      long: '{n} of those tokens are still cached and will hit unless they’re evicted first.',
+    },
     hostFull: { short: 'The host tier is full.', long: 'The [host tier] is too full to swap it out.' },
     others: { short: 'Also preempted: {requests}.', long: 'Also preempted: {requests}.' },
   },
   copied: {
-    short: '{request} writes to block {source}, shared with {others}: it gets a copy, {source} → {block}. Count {before} → {after}.',
+    short:
+      '{request} writes to block {source}, shared with {others}: it gets a copy, {source} → {block}. Count {before} → {after}.',
     long: '{request} is about to write to block {source}, shared with {others}, so it gets its own copy, {source} → {block} ([copy-on-write]). {n} used, {bytes} copied in {time}. The [reference count] of {source} goes {before} → {after}.',
     entries: { one: '1 entry', many: '{n} entries' },
     nobody: 'other requests',
@@ -170,17 +201,26 @@ export const servingCaptions = {
   offloaded: {
     short: 'The host tier gets a copy ({bytes}).',
     long: 'The contents of {blocks} are first copied to the [host tier], as host block {host} ({bytes} in {time}). A later hit fetches them back.',
-    many: { short: 'The host tier gets copies of {n} of them ({bytes}).', long: 'The contents of {blocks} are first copied to the [host tier] ({bytes} in {time}). A later hit fetches them back.' },
+    many: {
+      short: 'The host tier gets copies of {n} of them ({bytes}).',
+      long: 'The contents of {blocks} are first copied to the [host tier] ({bytes} in {time}). A later hit fetches them back.',
+    },
   },
   hostEvicted: {
     short: 'The host tier is full and evicts its oldest prefix.',
     long: 'The [host tier] is full and evicts host block {host}, unused since step {since}.',
-    many: { short: 'The host tier is full and evicts {n} prefixes.', long: 'The [host tier] is full and evicts its {n} least recently used prefixes.' },
+    many: {
+      short: 'The host tier is full and evicts {n} prefixes.',
+      long: 'The [host tier] is full and evicts its {n} least recently used prefixes.',
+    },
   },
   fetched: {
     short: 'One block is fetched from the host tier in {time}.',
     long: 'One of its blocks was in the [host tier] and is fetched into {blocks}: {bytes} in {time}.',
-    many: { short: '{n} blocks are fetched from the host tier in {time}.', long: '{n} of its blocks were in the [host tier] and are fetched into {blocks}: {bytes} in {time}.' },
+    many: {
+      short: '{n} blocks are fetched from the host tier in {time}.',
+      long: '{n} of its blocks were in the [host tier] and are fetched into {blocks}: {bytes} in {time}.',
+    },
   },
   hitHost: {
     short: '{hit} of {count} tokens hit the cache, in the host tier.',
@@ -192,8 +232,14 @@ export const servingCaptions = {
   },
   /** Of a request that shares. */
   forked: {
-    token: { short: '{request} branches off {parent} at token {position} with {token}.', long: 'Request {request} branches off {parent} at token {position}, with {token} in its place ([fork]).' },
-    samples: { short: '{request} branches off {parent} at token {position}.', long: 'Request {request} branches off {parent} at token {position} and samples its own token there ([fork]).' },
+    token: {
+      short: '{request} branches off {parent} at token {position} with {token}.',
+      long: 'Request {request} branches off {parent} at token {position}, with {token} in its place ([fork]).',
+    },
+    samples: {
+      short: '{request} branches off {parent} at token {position}.',
+      long: 'Request {request} branches off {parent} at token {position} and samples its own token there ([fork]).',
+    },
     whole: { short: 'They share {n}.', long: 'They share {blocks}. All are full, so no copy is needed.' },
     partial: {
       short: 'They share {n}; block {last} is copied at the first write.',
@@ -210,10 +256,22 @@ export const servingCaptions = {
     count: { one: '1 block', many: '{n} blocks' },
   },
   blocked: {
-    blocks: { short: '{request} waits: it needs {need}, {free} are free.', long: '{request} isn’t admitted: it needs {need}, and {free} are free.' },
-    budget: { short: '{request} waits: the token budget is used up.', long: '{request} isn’t admitted: the [budget] of this step is used up.' },
-    slots: { short: '{request} waits: {running} requests run, the limit.', long: '{request} isn’t admitted: the limit of running requests is reached.' },
-    preemption: { short: '{request} waits: a request was just preempted.', long: '{request} isn’t admitted: a step that preempts a request admits no new one.' },
+    blocks: {
+      short: '{request} waits: it needs {need}, {free} are free.',
+      long: '{request} isn’t admitted: it needs {need}, and {free} are free.',
+    },
+    budget: {
+      short: '{request} waits: the token budget is used up.',
+      long: '{request} isn’t admitted: the [budget] of this step is used up.',
+    },
+    slots: {
+      short: '{request} waits: {running} requests run, the limit.',
+      long: '{request} isn’t admitted: the limit of running requests is reached.',
+    },
+    preemption: {
+      short: '{request} waits: a request was just preempted.',
+      long: '{request} isn’t admitted: a step that preempts a request admits no new one.',
+    },
     one: { short: 'One more waits behind it.', long: 'One more waits.' },
     many: { short: '{n} more wait behind it.', long: '{n} more wait.' },
   },
@@ -235,9 +293,18 @@ export const servingCaptions = {
     many: '{request} need {need}, so {n} cached blocks are [evicted|eviction] in [free queue] order ({order}): {list}. They lose their cached prefixes.',
   },
   allocated: {
-    fetch: { short: 'Request {request} takes {blocks} for its fetched blocks.', long: 'Request {request} takes {blocks} from the head of the [free queue], to fetch its blocks from the [host tier].' },
-    swap_in: { short: 'Request {request} takes {blocks} to resume.', long: 'Request {request} takes {blocks} from the head of the [free queue], to be swapped in from the [host tier].' },
-    many: { short: '{requests} take {n} blocks from the head of the free queue.', long: '{requests} take {blocks} from the head of the [free queue].' },
+    fetch: {
+      short: 'Request {request} takes {blocks} for its fetched blocks.',
+      long: 'Request {request} takes {blocks} from the head of the [free queue], to fetch its blocks from the [host tier].',
+    },
+    swap_in: {
+      short: 'Request {request} takes {blocks} to resume.',
+      long: 'Request {request} takes {blocks} from the head of the [free queue], to be swapped in from the [host tier].',
+    },
+    many: {
+      short: '{requests} take {n} blocks from the head of the free queue.',
+      long: '{requests} take {blocks} from the head of the [free queue].',
+    },
   },
   miss: {
     differs: {
@@ -256,15 +323,31 @@ export const servingCaptions = {
         long: 'The prompt starts like {former}, but token {position} is {own} here and {other} there. {position} tokens are less than a [block] of {size}, and only full blocks can hit.',
       },
     },
-    ends: { short: 'No longer prefix than {position} tokens was ever cached.', long: 'The lookup stops at token {position}: no longer prefix of this prompt was ever cached.' },
-    evicted: { short: 'The block from token {position} on was evicted in step {step}.', long: 'The lookup stops at token {position}: the next [block] was [evicted|eviction] in step {step}.' },
+    ends: {
+      short: 'No longer prefix than {position} tokens was ever cached.',
+      long: 'The lookup stops at token {position}: no longer prefix of this prompt was ever cached.',
+    },
+    evicted: {
+      short: 'The block from token {position} on was evicted in step {step}.',
+      long: 'The lookup stops at token {position}: the next [block] was [evicted|eviction] in step {step}.',
+    },
     other_keys: {
       short: 'The same tokens are cached, but with another {keys}: no hit.',
       long: 'The same tokens are cached, but with another {keys}, which is part of the [hash|prefix hash]. Nothing matches.',
     },
-    nothing_shared: { short: 'No cached prompt starts like this one: no hit.', long: 'No cached prompt starts like this one, so all {count} tokens must be computed.' },
+    nothing_shared: {
+      short: 'No cached prompt starts like this one: no hit.',
+      long: 'No cached prompt starts like this one, so all {count} tokens must be computed.',
+    },
   },
-  keys: { salt: 'salt', dtype: 'dtype', weights: 'model', codec: 'codec', windows: 'window layout', window: 'window layout' },
+  keys: {
+    salt: 'salt',
+    dtype: 'dtype',
+    weights: 'model',
+    codec: 'codec',
+    windows: 'window layout',
+    window: 'window layout',
+  },
   batch: {
     short: '{parts}: {total} of {budget} tokens in the budget.',
     long: 'One batch: {parts}. That uses {total} of {budget} tokens in the [budget].',
@@ -274,22 +357,34 @@ export const servingCaptions = {
     prefill: '{request} [prefills|prefill] {n} tokens',
     prefillOne: '{request} [prefills|prefill] one token',
     more: ' and {n} more prefill',
-    layer: { short: 'Layer {layer}.', long: 'They pass through layer {layer} together, and each reads and writes only its own blocks.' },
+    layer: {
+      short: 'Layer {layer}.',
+      long: 'They pass through layer {layer} together, and each reads and writes only its own blocks.',
+    },
   },
   samples: {
     one: '{request} {token}',
-    single: { short: 'The next token: {list}.', long: 'The next token: {list}. The next step will compute its {K} and {V}.' },
+    single: {
+      short: 'The next token: {list}.',
+      long: 'The next token: {list}. The next step will compute its {K} and {V}.',
+    },
     short: 'The next tokens: {list}.',
     long: 'The next tokens of {n} requests: {list}. Their {K} and {V} aren’t computed yet.',
   },
   again: {
     short: '{count} tokens of {request} are recomputed.',
     long: '{count} tokens of {request} pass through the layers together. They’re recomputed because the request lost its blocks ([preemption]).',
-    done: { short: '{computed} of {total} tokens are cached again.', long: '{computed} of {total} tokens are cached again. The next token is sampled after the last one.' },
+    done: {
+      short: '{computed} of {total} tokens are cached again.',
+      long: '{computed} of {total} tokens are cached again. The next token is sampled after the last one.',
+    },
   },
   ends: {
     short: 'Requests {requests} finish: {kept} cached, {blanked} blank again.',
     long: 'Requests {requests} finish. Of their blocks, {kept} cached in the [free queue] and {blanked} blank again.',
   },
-  reprioritised: { short: 'Request {request} now has priority {priority}.', long: 'Request {request} now has [priority] {priority}: lower numbers go first.' },
+  reprioritised: {
+    short: 'Request {request} now has priority {priority}.',
+    long: 'Request {request} now has [priority] {priority}: lower numbers go first.',
+  },
 };

@@ -38,12 +38,16 @@ export const experiments = {
     never: 'never',
     neverLong: 'the windows keep the cache smaller than the weights at any context',
     sum: 'At {context} tokens: ({weights} + {cache}) ÷ {bandwidth} = {time}, so {speed} tokens/s at most.',
-    sumBatch: 'At {context} tokens: ({weights} + {n} × {each}) ÷ {bandwidth} = {time} for {n} tokens, so {speed} tokens/s at most, {single} per sequence.',
-    mixture: 'Mixture of experts: a step reads {read} of {stored} of weights. Each token uses 8 of 256 routed experts per layer. The figure for {n} tokens assumes each chooses its experts independently and uniformly.',
-    mixtureOne: 'Mixture of experts: one token reads {read} of {stored} of weights: 8 of 256 routed experts per layer, plus the shared weights. The vendor’s “37B of 671B active” excludes the input embedding table.',
+    sumBatch:
+      'At {context} tokens: ({weights} + {n} × {each}) ÷ {bandwidth} = {time} for {n} tokens, so {speed} tokens/s at most, {single} per sequence.',
+    mixture:
+      'Mixture of experts: a step reads {read} of {stored} of weights. Each token uses 8 of 256 routed experts per layer. The figure for {n} tokens assumes each chooses its experts independently and uniformly.',
+    mixtureOne:
+      'Mixture of experts: one token reads {read} of {stored} of weights: 8 of 256 routed experts per layer, plus the shared weights. The vendor’s “37B of 671B active” excludes the input embedding table.',
     fits: 'One GPU holds the weights and {n} tokens of cache for each of {batch}.',
     fitsOne: 'One GPU holds the weights and {n} tokens of cache.',
-    fitsNot: 'The weights alone take {stored}, and one GPU has {memory}. At least {n} GPUs are needed, and each then reads only its part.',
+    fitsNot:
+      'The weights alone take {stored}, and one GPU has {memory}. At least {n} GPUs are needed, and each then reads only its part.',
     fitsNone: 'One GPU can’t hold the weights and {context} tokens of cache for each of {batch}. Only {n} tokens fit.',
     about: 'Assumptions and sources',
     assumptions: [
@@ -58,7 +62,14 @@ export const experiments = {
     table: 'Bytes read per decode step and maximum tokens per second: {model}, {card}, batch size {batch}',
     columns: ['Context, tokens', 'Weights', 'Cache', 'Minimum time', 'Maximum tokens/s'],
     tableModels: 'All models at their context limits',
-    columnsModels: ['Model', 'Weights read', 'Cache per token', 'Context where the cache outweighs the weights', 'Maximum tokens/s, short context', 'Maximum tokens/s, at its limit'],
+    columnsModels: [
+      'Model',
+      'Weights read',
+      'Cache per token',
+      'Context where the cache outweighs the weights',
+      'Maximum tokens/s, short context',
+      'Maximum tokens/s, at its limit',
+    ],
     describe: '{model} on {card}, batch size {batch}. {sum} The cache outweighs the weights beyond {crossing} tokens.',
     describeNever: '{model} on {card}, batch size {batch}. {sum} The cache never outweighs the weights.',
     readLabel: 'Bytes read by context',
@@ -78,9 +89,11 @@ export const experiments = {
     needsLive: 'Open the live model to run the attack.',
     failed: 'The attack could not be started: {message}',
     empty: 'No guess has been timed yet.',
-    emptyLong: 'Forty guesses take about a minute. Run the attack once with a shared cache and once with a salt per tenant.',
+    emptyLong:
+      'Forty guesses take about a minute. Run the attack once with a shared cache and once with a salt per tenant.',
     learning: 'B sends its own prompts first, to learn how long a miss and a hit take.',
-    thresholdNote: 'B sets its threshold from its last five own prompts, three quarters of the way from the median hit to the fastest miss.',
+    thresholdNote:
+      'B sets its threshold from its last five own prompts, three quarters of the way from the median hit to the fastest miss.',
     accuracy: 'of {n} guesses classified correctly',
     chance: 'chance is 50 %',
     titleShared: 'One shared prefix cache',
@@ -116,7 +129,8 @@ export const experiments = {
     table: 'Probes: what the attacker saw and concluded, and the truth',
     columns: ['Probe', 'Prompt', 'Time to first token', 'B concluded', 'Truth', 'Cached tokens hit'],
     prompts: { first: 'B’s own, first time', again: 'B’s own, again', right: 'guess, right', wrong: 'guess, wrong' },
-    describe: '{title}. {n} guesses: {percent} classified correctly, chance is 50 %. Median time to first token {right} when the guess was right, {wrong} when it was wrong. The threshold is {threshold}.',
+    describe:
+      '{title}. {n} guesses: {percent} classified correctly, chance is 50 %. Median time to first token {right} when the guess was right, {wrong} when it was wrong. The threshold is {threshold}.',
     none: 'none',
   },
 };

@@ -16,7 +16,14 @@ export const strings = {
   name: 'kvviz',
   pageTitle: 'kvviz: the KV cache of a real model, step by step',
 
-  lens: { cache: 'Cache', attention: 'Attention', pages: 'Pages', batch: 'Batch', memory: memoryTab, compare: compareTab },
+  lens: {
+    cache: 'Cache',
+    attention: 'Attention',
+    pages: 'Pages',
+    batch: 'Batch',
+    memory: memoryTab,
+    compare: compareTab,
+  },
   lensHint: {
     cache: 'See every cached token in every layer',
     attention: 'See which query head reads which cached token',
@@ -33,7 +40,14 @@ export const strings = {
   compareCaptions,
   compareLane,
   glossary,
-  lenses: { cache: cacheLens, attention: attentionLens, pages: pagesLens, batch: batchLens, memory: memoryTexts, compare: compareLens },
+  lenses: {
+    cache: cacheLens,
+    attention: attentionLens,
+    pages: pagesLens,
+    batch: batchLens,
+    memory: memoryTexts,
+    compare: compareLens,
+  },
 };
 
 /** @typedef {typeof strings} Strings */

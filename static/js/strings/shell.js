@@ -18,7 +18,12 @@ export const shellTexts = {
     connecting: 'connecting',
     step: 'step {step}',
     playing: '{rate} steps/s',
-    loading: { fetching: 'model downloading {percent}', converting: 'model converting {percent}', loading: 'model loading {percent}', failed: 'model failed' },
+    loading: {
+      fetching: 'model downloading {percent}',
+      converting: 'model converting {percent}',
+      loading: 'model loading {percent}',
+      failed: 'model failed',
+    },
     percent: '{n} %',
     goLive: 'Live model ready: go live',
     verified: 'step {step}',
@@ -27,9 +32,12 @@ export const shellTexts = {
     unverified: 'not verified yet',
     wrong: 'wrong · step {step}',
     proofTitle: 'Does this picture match the engine?',
-    proofOk: 'After step {step}, the engine sent digest {expected}. This page computed {computed} from its own state: {blocks} blocks, the free queue in order, and every block table. The digests match.',
-    proofNone: 'Each finished step carries a digest of the cache state. This page recomputes it from its own state. No step has finished yet.',
-    proofWrong: 'After step {step}, the engine sent digest {expected}, but this page computed {computed} from its own state. From step {step} on, the picture doesn’t match the engine.',
+    proofOk:
+      'After step {step}, the engine sent digest {expected}. This page computed {computed} from its own state: {blocks} blocks, the free queue in order, and every block table. The digests match.',
+    proofNone:
+      'Each finished step carries a digest of the cache state. This page recomputes it from its own state. No step has finished yet.',
+    proofWrong:
+      'After step {step}, the engine sent digest {expected}, but this page computed {computed} from its own state. From step {step} on, the picture doesn’t match the engine.',
     proofBroken: 'First contradiction: {what}.',
     proofUnknown: '{n} events have types this page doesn’t know. They were skipped.',
   },
@@ -44,7 +52,12 @@ export const shellTexts = {
     pending: 'the last one isn’t cached yet',
     never: 'the last one is never cached',
     waiting: 'waiting, nothing computed yet',
-    ended: { eos: 'stopped at its end token', length: 'stopped at its limit of {max} tokens', cancelled: 'cancelled', failed: 'failed' },
+    ended: {
+      eos: 'stopped at its end token',
+      length: 'stopped at its limit of {max} tokens',
+      cancelled: 'cancelled',
+      failed: 'failed',
+    },
     now: 'now',
     prompt: 'prompt',
     made: 'generated',
@@ -54,7 +67,8 @@ export const shellTexts = {
     follow: 'Follow the running request',
     candidates: 'Candidates for this token',
     candidatesGreedy: 'request {letter}, position {position}: the most probable token is taken',
-    candidatesForced: 'request {letter}, position {position}: the token of the compared text; the first candidate is the lane’s own choice',
+    candidatesForced:
+      'request {letter}, position {position}: the token of the compared text; the first candidate is the lane’s own choice',
     candidatesSampled: 'request {letter}, position {position}: sampled from {n} tokens',
     candidatesNone: 'This log has no candidates for this token.',
     special: 'special token',
@@ -63,7 +77,8 @@ export const shellTexts = {
     branch: 'branch here',
     branchLabel: 'Branch here with {token}',
     branchDraw: 'Branch here and sample again',
-    branchNote: 'A branch keeps all tokens before position {position}. While this request runs, both share blocks; the first to write to a shared block copies it.',
+    branchNote:
+      'A branch keeps all tokens before position {position}. While this request runs, both share blocks; the first to write to a shared block copies it.',
   },
 
   stage: {
@@ -93,7 +108,8 @@ export const shellTexts = {
     released: 'Its block was released.',
     keptIn: 'kept in',
     keptInHeads: '{n} of {of} heads',
-    forgotten: 'Dropped in layer {layer} by this cache’s forgetting policy: no later token reads it. Its slot stays allocated until the whole block is released.',
+    forgotten:
+      'Dropped in layer {layer} by this cache’s forgetting policy: no later token reads it. Its slot stays allocated until the whole block is released.',
     forgottenBlock: 'Dropped: no layer or head keeps an entry of its block, so the block was released.',
     attentionNow: 'attention it gets now',
     attentionOf: 'mean over {heads} query heads',
@@ -108,7 +124,8 @@ export const shellTexts = {
     latentValue: 'rotary part',
     vectorsLoading: 'loading the vectors',
     vectorsPin: 'Click the entry to load its K and V.',
-    vectorsGone: 'gone since step {step}: its slot was overwritten or reallocated. Past steps never show current values.',
+    vectorsGone:
+      'gone since step {step}: its slot was overwritten or reallocated. Past steps never show current values.',
     vectorsGoneNow: 'gone: its slot was overwritten or reallocated. Past steps never show current values.',
     vectorsMissing: 'This recording has no K and V vectors.',
     vectorsDropped: 'The vectors are no longer available: {message}',
@@ -213,13 +230,28 @@ export const shellTexts = {
     of: '{step} / {head}',
     nextMark: 'Next event',
     previousMark: 'Previous event',
-    marks: { eviction: 'eviction', hit: 'prefix hit', finish: 'request finished', reset: 'prefix cache cleared', window: 'left the window', copy: 'copy-on-write', preemption: 'preemption', fork: 'fork', forgotten: 'block dropped', differs: 'a lane predicts another token' },
+    marks: {
+      eviction: 'eviction',
+      hit: 'prefix hit',
+      finish: 'request finished',
+      reset: 'prefix cache cleared',
+      window: 'left the window',
+      copy: 'copy-on-write',
+      preemption: 'preemption',
+      fork: 'fork',
+      forgotten: 'block dropped',
+      differs: 'a lane predicts another token',
+    },
     tick: { prefill: 'prefill', decode: 'decode', mixed: 'prefill and decode', empty: 'nothing computed' },
     tip: 'step {step}: {kind}',
   },
 
   drawer: {
-    pages: { title: 'More tools', calculator: ['Calculator', 'The cache size of any model, and what fits on a GPU'], traces: ['Traces', 'A day of requests through a prefix cache of any size'] },
+    pages: {
+      title: 'More tools',
+      calculator: ['Calculator', 'The cache size of any model, and what fits on a GPU'],
+      traces: ['Traces', 'A day of requests through a prefix cache of any size'],
+    },
     title: 'Prompt and settings',
     close: 'Close',
     prompt: 'Prompt',
@@ -233,7 +265,8 @@ export const shellTexts = {
     continueHint: 'resends the conversation and hits its blocks',
     takesPlace: 'Request {letter} is waiting for its first step. Your prompt replaces it.',
     noModel: 'No model: this recording replays a block workload. It has blocks, but no K and V.',
-    continueLater: 'Request {letter} is running. Another prompt joins it or waits for free blocks. To continue the conversation, wait until it finishes.',
+    continueLater:
+      'Request {letter} is running. Another prompt joins it or waits for free blocks. To continue the conversation, wait until it finishes.',
     cancel: 'Cancel request {letter}',
     sampling: 'Sampling',
     temperature: 'Temperature',
@@ -342,7 +375,19 @@ export const shellTexts = {
     prompt: 'prompt and settings',
     theme: 'dark, light or system theme',
     list: 'this list',
-    names: { Space: 'Space', ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑', ArrowDown: '↓', PageUp: 'PgUp', PageDown: 'PgDn', Home: 'Home', End: 'End', Escape: 'Esc', Shift: 'Shift' },
+    names: {
+      Space: 'Space',
+      ArrowLeft: '←',
+      ArrowRight: '→',
+      ArrowUp: '↑',
+      ArrowDown: '↓',
+      PageUp: 'PgUp',
+      PageDown: 'PgDn',
+      Home: 'Home',
+      End: 'End',
+      Escape: 'Esc',
+      Shift: 'Shift',
+    },
   },
 
   banner: {
@@ -353,7 +398,8 @@ export const shellTexts = {
     restarted: 'The server restarted with a new run. The previous run is no longer available.',
     retry: 'Try now',
     dismiss: 'Dismiss',
-    module: 'Part of the page could not be loaded: {message}. Reload the page. If that doesn’t help, check the server’s terminal.',
+    module:
+      'Part of the page could not be loaded: {message}. Reload the page. If that doesn’t help, check the server’s terminal.',
   },
   commandLost: 'The server can’t be reached. Wait for the page to reconnect, then try again.',
 };

@@ -7,11 +7,13 @@ export const traces = {
   file: 'Your own file',
   choose: 'Choose a file …',
   drop: 'or drop one here: .jsonl or .jsonl.gz, at most {bytes}.',
-  format: 'Each line is {"timestamp", "input_length", "output_length", "hash_ids"}, as in Mooncake’s public traces. The server keeps the file in its temporary folder until it stops.',
+  format:
+    'Each line is {"timestamp", "input_length", "output_length", "hash_ids"}, as in Mooncake’s public traces. The server keeps the file in its temporary folder until it stops.',
   sending: 'Uploading {name}',
   sent: '{name}, {bytes}',
   fromLink: 'The file from this link',
-  tooLarge: '{name} is too large: {bytes}, and the limit is {limit}. Compress it with gzip, shorten it, or run kvviz simulate in a terminal.',
+  tooLarge:
+    '{name} is too large: {bytes}, and the limit is {limit}. Compress it with gzip, shorten it, or run kvviz simulate in a terminal.',
 
   capacity: 'Cache',
   inBlocks: 'in blocks',
@@ -61,7 +63,8 @@ export const traces = {
   ceiling: 'an unlimited cache reaches {rate}',
   change: 'Change the trace, the cache or the policies',
   nothing: 'Choose a policy to see its hit rate.',
-  ofTrace: '{requests} requests · {tokens} prompt tokens · {blocks} distinct blocks of {size} tokens, {references} references',
+  ofTrace:
+    '{requests} requests · {tokens} prompt tokens · {blocks} distinct blocks of {size} tokens, {references} references',
 
   curve: 'Hit rate by capacity',
   curveLead: 'Each line is an eviction policy. Click the chart or move the slider to choose a capacity.',
@@ -77,7 +80,8 @@ export const traces = {
   axisTimeMinutes: 'minutes since the first request',
   axisTimeSeconds: 'seconds since the first request',
   reuse: 'Reuse distance',
-  reuseLead: 'The number of distinct blocks used since a block’s last use. An LRU cache with at least that many blocks still holds it.',
+  reuseLead:
+    'The number of distinct blocks used since a block’s last use. An LRU cache with at least that many blocks still holds it.',
   reuseLabel: 'References by reuse distance; {first} of {all} are first uses',
   reuseFirst: '{n} references are first uses, which can’t hit.',
   axisReuse: 'distinct blocks, including the block itself',
@@ -85,8 +89,21 @@ export const traces = {
   upTo: 'up to {n}',
 
   table: 'At {blocks}',
-  columns: { policy: 'Policy', rate: 'Hit rate', saved: 'Prefill saved', tokens: 'Hit tokens', blocks: 'Hit blocks', evictions: 'Evictions' },
-  headers: { blocks: 'Blocks', time: 'Timestamp', distance: 'Reuse distance', references: 'References', requests: 'First use' },
+  columns: {
+    policy: 'Policy',
+    rate: 'Hit rate',
+    saved: 'Prefill saved',
+    tokens: 'Hit tokens',
+    blocks: 'Hit blocks',
+    evictions: 'Evictions',
+  },
+  headers: {
+    blocks: 'Blocks',
+    time: 'Timestamp',
+    distance: 'Reuse distance',
+    references: 'References',
+    requests: 'First use',
+  },
   pending: '…',
   time: { s: '{n} s', min: '{n} min', h: '{h} h {min} min', days: '{n} days' },
 };

@@ -38,7 +38,11 @@ export function send(file, told) {
     request.open('POST', 'api/traces/files');
     request.responseType = 'json';
     request.upload.addEventListener('progress', ({ loaded, total }) => told(total ? loaded / total : 0));
-    request.addEventListener('load', () => (request.status === 201 ? resolve(request.response) : reject(new Error(request.response?.message ?? t.unreachable))));
+    request.addEventListener('load', () =>
+      request.status === 201
+        ? resolve(request.response)
+        : reject(new Error(request.response?.message ?? t.unreachable)),
+    );
     request.addEventListener('error', () => reject(new Error(t.unreachable)));
     request.send(file);
   });

@@ -22,9 +22,20 @@ export class Found {
     this.table = h('div', { class: 'traces-table', tabindex: '0', role: 'region', 'aria-label': t.policies });
     this.root = root;
     root.classList.add('traces-none');
-    root.append(h('div', { class: 'traces-trace' }, this.title, this.ofTrace), this.figure, h('a', { class: 'secondary traces-change', href: '#asked' }, t.change), this.faults,
-      part(t.curve, h('p', { class: 'hint' }, t.curveLead), roots.curve, 'traces-wide'), this.table,
-      h('div', { class: 'traces-pair' }, part(t.course, this.courseLead, roots.course), part(t.reuse, h('div', {}, h('p', { class: 'hint' }, t.reuseLead), this.first), roots.reuse)));
+    root.append(
+      h('div', { class: 'traces-trace' }, this.title, this.ofTrace),
+      this.figure,
+      h('a', { class: 'secondary traces-change', href: '#asked' }, t.change),
+      this.faults,
+      part(t.curve, h('p', { class: 'hint' }, t.curveLead), roots.curve, 'traces-wide'),
+      this.table,
+      h(
+        'div',
+        { class: 'traces-pair' },
+        part(t.course, this.courseLead, roots.course),
+        part(t.reuse, h('div', {}, h('p', { class: 'hint' }, t.reuseLead), this.first), roots.reuse),
+      ),
+    );
     this.charts = new Charts(roots, choose);
   }
 
@@ -37,10 +48,18 @@ export class Found {
     this.#figure(job, asked, names);
     this.#faults(summary.bad_lines, summary.faults);
     const n = (/** @type {number} */ value) => count(value);
-    this.ofTrace.textContent = fill(t.ofTrace, { requests: n(summary.requests), tokens: n(summary.total_tokens), references: n(summary.references), blocks: n(summary.distinct_blocks), size: n(summary.block_size) });
+    this.ofTrace.textContent = fill(t.ofTrace, {
+      requests: n(summary.requests),
+      tokens: n(summary.total_tokens),
+      references: n(summary.references),
+      blocks: n(summary.distinct_blocks),
+      size: n(summary.block_size),
+    });
     const point = job.points[leading(asked.policies) ?? ''];
     const bins = point?.course.length ?? 0;
-    this.courseLead.textContent = bins ? fill(t.courseLead, { n: n(2 ** Math.ceil(Math.log2(summary.requests / bins))) }) : '';
+    this.courseLead.textContent = bins
+      ? fill(t.courseLead, { n: n(2 ** Math.ceil(Math.log2(summary.requests / bins))) })
+      : '';
     this.first.textContent = fill(t.reuseFirst, { n: n(summary.reuse[summary.reuse.length - 1]) });
     this.#table(job, asked, capacity);
     this.charts.draw(job, asked.policies, capacity);
@@ -62,28 +81,73 @@ export class Found {
     const optimum = job.points.optimum;
     const total = point.total_tokens;
     const facts = [
-      h('p', {}, h('strong', {}, fill(t.saved, { time: span(point.hit_tokens / asked.prefill) })), h('span', { class: 'hint' }, fill(t.savedHint, { hits: count(point.hit_tokens), tokens: count(total), speed: count(asked.prefill) }))),
+      h(
+        'p',
+        {},
+        h('strong', {}, fill(t.saved, { time: span(point.hit_tokens / asked.prefill) })),
+        h(
+          'span',
+          { class: 'hint' },
+          fill(t.savedHint, { hits: count(point.hit_tokens), tokens: count(total), speed: count(asked.prefill) }),
+        ),
+      ),
       names.holding && h('p', {}, names.holding),
       optimum && lead !== 'optimum' && h('p', {}, fill(t.bound, { rate: rate(optimum.hit_rate) })),
       h('p', {}, fill(t.ceiling, { rate: rate(total && job.summary ? job.summary.most_hit_tokens / total : 0) })),
     ];
-    replace(this.figure, h('p', { class: 'cluster traces-lead' }, h('span', { class: 'traces-rate' }, rate(point.hit_rate)), h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: names.cache }))), h('div', { class: 'column traces-facts' }, facts));
+    replace(
+      this.figure,
+      h(
+        'p',
+        { class: 'cluster traces-lead' },
+        h('span', { class: 'traces-rate' }, rate(point.hit_rate)),
+        h('span', { class: 'traces-what' }, fill(t.found, { policy: nameOf(lead), blocks: names.cache })),
+      ),
+      h('div', { class: 'column traces-facts' }, facts),
+    );
   }
 
   /** @param {number} n @param {string[]} faults */
   #faults(n, faults) {
     this.faults.hidden = n === 0;
-    if (n) replace(this.faults, h('p', {}, n === 1 ? t.badLine : fill(t.badLines, { n: count(n) })), h('ul', {}, faults.map((text) => h('li', {}, text))));
+    if (n)
+      replace(
+        this.faults,
+        h('p', {}, n === 1 ? t.badLine : fill(t.badLines, { n: count(n) })),
+        h(
+          'ul',
+          {},
+          faults.map((text) => h('li', {}, text)),
+        ),
+      );
   }
 
   /** @param {Job} job @param {Asked} asked @param {number} capacity */
   #table(job, asked, capacity) {
     const row = (/** @type {string} */ policy) => {
       const point = job.points[policy];
-      const cells = point ? [rate(point.hit_rate), span(point.hit_tokens / asked.prefill), count(point.hit_tokens), count(point.hit_blocks), count(point.evictions)] : Array(5).fill(t.pending);
-      return rowOf([h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)], ...cells);
+      const cells = point
+        ? [
+            rate(point.hit_rate),
+            span(point.hit_tokens / asked.prefill),
+            count(point.hit_tokens),
+            count(point.hit_blocks),
+            count(point.evictions),
+          ]
+        : Array(5).fill(t.pending);
+      return rowOf(
+        [h('span', { class: 'traces-mark', data: { policy }, 'aria-hidden': 'true' }), nameOf(policy)],
+        ...cells,
+      );
     };
-    replace(this.table, h('table', { class: 'figures-table' }, tableParts(fill(t.table, { blocks: cacheOf(capacity) }), Object.values(t.columns), asked.policies.map(row))));
+    replace(
+      this.table,
+      h(
+        'table',
+        { class: 'figures-table' },
+        tableParts(fill(t.table, { blocks: cacheOf(capacity) }), Object.values(t.columns), asked.policies.map(row)),
+      ),
+    );
   }
 }
 

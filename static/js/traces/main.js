@@ -17,7 +17,9 @@ class Page {
   /** @param {api.Overview} overview */
   constructor(overview) {
     this.asked = askedOf(new URLSearchParams(location.search));
-    this.client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+    this.client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+      byte.toString(16).padStart(2, '0'),
+    ).join('');
     /** @type {api.Job|null} */
     this.job = null;
     /** Of the results on screen. */
@@ -26,7 +28,9 @@ class Page {
     this.turn = 0;
     this.found = new Found(byId('found'), (blocks) => this.form.choose(blocks));
     this.form = new Form(/** @type {HTMLFormElement} */ (byId('asked')), this.asked, overview, {
-      changed: () => void this.run(), file: (file) => void this.send(file), cancel: () => void this.cancel(),
+      changed: () => void this.run(),
+      file: (file) => void this.send(file),
+      cancel: () => void this.cancel(),
       preview: (blocks) => this.job && this.found.preview(this.job, this.asked, blocks),
     });
     byId('found').prepend(this.form.status);
@@ -72,26 +76,44 @@ class Page {
     const runs = job.state === 'waiting' || job.state === 'running';
     byId('found').classList.toggle('traces-stale', runs && !job.summary);
     const { policies, prefill } = this.asked;
-    const shows = JSON.stringify([job.job_id, job.capacity, policies, prefill, Object.keys(job.curves), Object.keys(job.points)]);
+    const shows = JSON.stringify([
+      job.job_id,
+      job.capacity,
+      policies,
+      prefill,
+      Object.keys(job.curves),
+      Object.keys(job.points),
+    ]);
     if (job.summary && job.capacity !== null && shows !== this.shown) {
       this.shown = shows;
       this.form.known(job.summary.distinct_blocks, job.capacity);
       this.#draw(job);
     }
     this.form.run(runs ? job.progress : null);
-    const work = job.message === 'reading' || job.message === '' ? t.reading : fill(t.working, { policy: nameOf(job.message) });
-    const told = { waiting: t.waiting, running: work, failed: job.message, cancelled: t.cancelled, done: '' }[job.state];
+    const work =
+      job.message === 'reading' || job.message === '' ? t.reading : fill(t.working, { policy: nameOf(job.message) });
+    const told = { waiting: t.waiting, running: work, failed: job.message, cancelled: t.cancelled, done: '' }[
+      job.state
+    ];
     this.form.tell(told, job.state === 'failed');
     const lead = leading(this.asked.policies);
     if (job.state !== 'done' || !lead || !job.points[lead] || job.capacity === null) return;
-    byId('live').textContent = fill(t.done, { policy: nameOf(lead), rate: rate(job.points[lead].hit_rate), blocks: cacheOf(job.capacity) });
+    byId('live').textContent = fill(t.done, {
+      policy: nameOf(lead),
+      rate: rate(job.points[lead].hit_rate),
+      blocks: cacheOf(job.capacity),
+    });
   }
 
   /** @param {api.Job} job whose summary and capacity are known */
   #draw(job) {
     const { summary, capacity, trace } = job;
     if (!summary || capacity === null) return;
-    this.found.show(job, this.asked, { title: this.form.titleOf(trace), cache: this.form.cacheTitle(capacity), holding: this.form.holding(capacity, summary.block_size) });
+    this.found.show(job, this.asked, {
+      title: this.form.titleOf(trace),
+      cache: this.form.cacheTitle(capacity),
+      holding: this.form.holding(capacity, summary.block_size),
+    });
   }
 
   async cancel() {

@@ -11,7 +11,17 @@ export const MAX_PREFILL = 1e12;
 
 /** @returns {Asked} */
 export function defaults() {
-  return { trace: 'chats', policies: [...POLICIES], byMemory: false, blocks: null, memory: '40GiB', model: 'llama-3.1-8b', dtype: 'bf16', prefill: 10000, seed: 0 };
+  return {
+    trace: 'chats',
+    policies: [...POLICIES],
+    byMemory: false,
+    blocks: null,
+    memory: '40GiB',
+    model: 'llama-3.1-8b',
+    dtype: 'bf16',
+    prefill: 10000,
+    seed: 0,
+  };
 }
 
 /** Reads a link; missing or invalid parameters have their defaults. @param {URLSearchParams} query @returns {Asked} */
@@ -35,7 +45,11 @@ export function askedOf(query) {
 /** Writes the inputs to a URL, without default values. @param {Asked} asked @param {URLSearchParams} query */
 export function saveAsked(asked, query) {
   const usual = defaults();
-  const put = (/** @type {string} */ name, /** @type {string|number|null} */ value, /** @type {string|number|null} */ normal) => {
+  const put = (
+    /** @type {string} */ name,
+    /** @type {string|number|null} */ value,
+    /** @type {string|number|null} */ normal,
+  ) => {
     if (value === null || value === normal) query.delete(name);
     else query.set(name, String(value));
   };
@@ -51,8 +65,14 @@ export function saveAsked(asked, query) {
 
 /** The request to the server. @param {Asked} asked @param {string} client @returns {URLSearchParams} */
 export function jobQuery(asked, client) {
-  const query = new URLSearchParams({ client, trace: asked.trace, policies: asked.policies.join(','), seed: String(asked.seed) });
-  if (asked.byMemory) for (const name of /** @type {const} */ (['memory', 'model', 'dtype'])) query.set(name, asked[name]);
+  const query = new URLSearchParams({
+    client,
+    trace: asked.trace,
+    policies: asked.policies.join(','),
+    seed: String(asked.seed),
+  });
+  if (asked.byMemory)
+    for (const name of /** @type {const} */ (['memory', 'model', 'dtype'])) query.set(name, asked[name]);
   else if (asked.blocks !== null) query.set('blocks', String(asked.blocks));
   return query;
 }

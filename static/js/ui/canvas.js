@@ -8,14 +8,22 @@ const fonts = new WeakMap();
 
 /** Device pixels per CSS pixel; 0 if it must be read, which waits for the page's styles. */
 let knownRatio = 0;
-addEventListener('resize', () => { knownRatio = 0; });
+addEventListener('resize', () => {
+  knownRatio = 0;
+});
 
 /** @returns {number} device pixels per CSS pixel, at most 3 */
 export function pixelRatio() {
   if (knownRatio === 0) {
     knownRatio = Math.min(3, devicePixelRatio || 1);
     // Another screen can have another ratio at the same size.
-    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener('change', () => { knownRatio = 0; }, { once: true });
+    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener(
+      'change',
+      () => {
+        knownRatio = 0;
+      },
+      { once: true },
+    );
   }
   return knownRatio;
 }
@@ -285,7 +293,8 @@ function shorten(context, text, limit) {
   return low === 0 ? '' : `${letters.slice(0, low).join('')}…`;
 }
 
-const segmenter = typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, { granularity: 'grapheme' }) : null;
+const segmenter =
+  typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, { granularity: 'grapheme' }) : null;
 
 /** @param {string} text @returns {string[]} */
 function graphemes(text) {
@@ -326,6 +335,13 @@ export function doubleOutline(context, x, y, w, h, { line, gap, radius = 2, mark
   context.strokeStyle = line;
   roundRect(context, x - inner, y - inner, w + 2 * inner, h + 2 * inner, radius);
   context.stroke();
-  roundRect(context, x - inner - 2 * mark, y - inner - 2 * mark, w + 2 * (inner + 2 * mark), h + 2 * (inner + 2 * mark), radius + 2);
+  roundRect(
+    context,
+    x - inner - 2 * mark,
+    y - inner - 2 * mark,
+    w + 2 * (inner + 2 * mark),
+    h + 2 * (inner + 2 * mark),
+    radius + 2,
+  );
   context.stroke();
 }

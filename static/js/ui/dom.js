@@ -42,9 +42,12 @@ function setProps(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === 'class') element.setAttribute('class', value);
-    else if (name === 'on') for (const [type, listener] of Object.entries(value)) element.addEventListener(type, /** @type {EventListener} */ (listener));
+    else if (name === 'on')
+      for (const [type, listener] of Object.entries(value))
+        element.addEventListener(type, /** @type {EventListener} */ (listener));
     else if (name === 'data') Object.assign(element.dataset, value);
-    else if (name === 'style') for (const [property, text] of Object.entries(value)) element.style.setProperty(property, String(text));
+    else if (name === 'style')
+      for (const [property, text] of Object.entries(value)) element.style.setProperty(property, String(text));
     else element.setAttribute(name, value === true ? '' : String(value));
   }
 }
@@ -82,7 +85,11 @@ export function byId(id) {
 
 /** A drawn symbol. @param {string} path @param {string} [className] @returns {SVGSVGElement} */
 export function icon(path, className = 'icon') {
-  return svg('svg', { class: className, viewBox: '0 0 16 16', 'aria-hidden': 'true', focusable: 'false' }, svg('path', { d: path }));
+  return svg(
+    'svg',
+    { class: className, viewBox: '0 0 16 16', 'aria-hidden': 'true', focusable: 'false' },
+    svg('path', { d: path }),
+  );
 }
 
 export const PATHS = {

@@ -3,7 +3,9 @@ import { strings } from '../strings/main.js';
 
 /** Fills in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
 export function fill(template, values = {}) {
-  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole));
+  return template.replace(/\{(\w+)\}/g, (whole, name) =>
+    name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole,
+  );
 }
 
 /** @param {{one: string, many: string}} text @param {number} n @returns {string} */
@@ -13,7 +15,9 @@ export function plural(text, n) {
 
 /** 46,080. @param {number} n @returns {string} */
 export function count(n) {
-  return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+  return Math.round(n)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
 /** With commas and this many digits after the point. @param {number} value @param {number} [digits] @returns {string} */
@@ -31,12 +35,24 @@ export function three(value) {
 export function small(value) {
   if (value === 0) return '0';
   const size = Math.abs(value);
-  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : size >= 0.01 ? value.toFixed(2) : size >= 0.0001 ? value.toFixed(4).replace(/0+$/, '') : value.toExponential(1).replace('.0e', 'e');
+  return size >= 100
+    ? value.toFixed(0)
+    : size >= 10
+      ? value.toFixed(1)
+      : size >= 0.01
+        ? value.toFixed(2)
+        : size >= 0.0001
+          ? value.toFixed(4).replace(/0+$/, '')
+          : value.toExponential(1).replace('.0e', 'e');
 }
 
 /** 128K, 1M, of 1,024; other numbers in full. @param {number} n @returns {string} */
 export function thousands(n) {
-  for (const [unit, size] of /** @type {const} */ ([['M', 1024 ** 2], ['K', 1024]])) if (n >= size && n % size === 0) return `${count(n / size)}${unit}`;
+  for (const [unit, size] of /** @type {const} */ ([
+    ['M', 1024 ** 2],
+    ['K', 1024],
+  ]))
+    if (n >= size && n % size === 0) return `${count(n / size)}${unit}`;
   return count(n);
 }
 
@@ -54,7 +70,9 @@ function inUnits(n, base, units, write, full = base) {
 /** 3.21 MiB. @param {number} n @returns {string} */
 export function bytes(n) {
   const { B, KiB, MiB, GiB } = strings.units;
-  return inUnits(n, 1024, [B, KiB, MiB, GiB], (value, unit) => (unit === 0 ? count(value) : value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)));
+  return inUnits(n, 1024, [B, KiB, MiB, GiB], (value, unit) =>
+    unit === 0 ? count(value) : value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2),
+  );
 }
 
 /** 1.00 GiB, always three digits, of 2¹⁰, 2²⁰, 2³⁰ bytes. @param {number} n @returns {string} */
@@ -69,12 +87,21 @@ export function decimal(n) {
 
 /** 16.1 GB, 3.35 TB, as vendors give sizes and bandwidths. @param {number} n @returns {string} */
 export function makersBytes(n) {
-  return inUnits(n, 1000, ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], (value, unit) => (unit === 0 ? count(value) : three(value)), 999.5);
+  return inUnits(
+    n,
+    1000,
+    ['B', 'kB', 'MB', 'GB', 'TB', 'PB'],
+    (value, unit) => (unit === 0 ? count(value) : three(value)),
+    999.5,
+  );
 }
 
 /** @param {number} value @param {number} unit */
 function threeOf(value, unit) {
-  return grouped(value, unit === 0 || Math.abs(value) >= 1000 ? 0 : Math.max(0, 3 - String(Math.floor(Math.abs(value))).length));
+  return grouped(
+    value,
+    unit === 0 || Math.abs(value) >= 1000 ? 0 : Math.max(0, 3 - String(Math.floor(Math.abs(value))).length),
+  );
 }
 
 /** 74 ms, 1.8 s. @param {number} ms @returns {string} */

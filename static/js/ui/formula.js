@@ -6,8 +6,19 @@ import { h } from './dom.js';
  * @param {string} name of its class @param {{value: string, label: string, data: Record<string, string>, pressed?: boolean}} of
  * @param {() => void} light @param {() => void} dark @param {(button: HTMLElement) => void} press @returns {HTMLButtonElement} */
 export function factorButton(name, { value, label, data, pressed }, light, dark, press) {
-  const button = h('button', { type: 'button', class: name, 'aria-pressed': pressed === undefined ? null : String(pressed), data, on: { pointerenter: light, pointerleave: dark, focus: light, blur: dark, click: () => press(button) } },
-    h('span', { class: 'strong' }, value), ' ', h('span', { class: 'small-note' }, label));
+  const button = h(
+    'button',
+    {
+      type: 'button',
+      class: name,
+      'aria-pressed': pressed === undefined ? null : String(pressed),
+      data,
+      on: { pointerenter: light, pointerleave: dark, focus: light, blur: dark, click: () => press(button) },
+    },
+    h('span', { class: 'strong' }, value),
+    ' ',
+    h('span', { class: 'small-note' }, label),
+  );
   return button;
 }
 

@@ -8,8 +8,22 @@ import { THEMES, Ui } from './store.js';
 export function pageLooks() {
   const ui = new Ui();
   ui.load(new URLSearchParams(location.search));
-  const theme = h('button', { type: 'button', class: 'note bar-button', title: t.themeHint, on: { click: () => nextTheme(ui) } });
-  const projector = h('button', { type: 'button', class: 'note bar-button bar-projector', title: t.projectorHint, on: { click: () => ui.set({ projector: !ui.projector }) } }, t.projector);
+  const theme = h('button', {
+    type: 'button',
+    class: 'note bar-button',
+    title: t.themeHint,
+    on: { click: () => nextTheme(ui) },
+  });
+  const projector = h(
+    'button',
+    {
+      type: 'button',
+      class: 'note bar-button bar-projector',
+      title: t.projectorHint,
+      on: { click: () => ui.set({ projector: !ui.projector }) },
+    },
+    t.projector,
+  );
   byId('topbar').append(projector, theme);
   const apply = () => {
     applyLooks(ui);

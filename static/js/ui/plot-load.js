@@ -27,7 +27,8 @@ export function loadPlotly() {
 
 /** @returns {Promise<Plotly>} */
 async function begin() {
-  if (!document.querySelector('link[data-plot]')) await added(h('link', { rel: 'stylesheet', href: STYLES.href, data: { plot: '' } }));
+  if (!document.querySelector('link[data-plot]'))
+    await added(h('link', { rel: 'stylesheet', href: STYLES.href, data: { plot: '' } }));
   const response = await fetch(SCRIPT);
   if (!response.ok) throw new Error(await reasonOf(response));
   // The page allows no style elements; plot.css has the necessary ones of plotly's styles.
@@ -43,7 +44,9 @@ async function begin() {
 function added(element) {
   return new Promise((resolve, reject) => {
     element.addEventListener('load', () => resolve());
-    element.addEventListener('error', () => reject(new Error(element instanceof HTMLScriptElement ? element.src : element.href)));
+    element.addEventListener('error', () =>
+      reject(new Error(element instanceof HTMLScriptElement ? element.src : element.href)),
+    );
     document.head.append(element);
   });
 }

@@ -26,8 +26,19 @@ export function tableElement(numbers) {
   const rows = thinned(all, MAX_TABLE_ROWS);
   const cell = numbers.cell ?? ((value) => (value === null ? '' : String(value)));
   const note = rows.length < all.length ? ` ${fill(t.tableNote, { shown: rows.length, all: all.length })}` : '';
-  return h('div', { class: 'plot-table', tabindex: '0', role: 'region', 'aria-label': numbers.caption }, h('table', {},
-    tableParts(numbers.caption + note, numbers.headers, rows.map((row) => rowOf(.../** @type {[string]} */ (row.map(cell)))))));
+  return h(
+    'div',
+    { class: 'plot-table', tabindex: '0', role: 'region', 'aria-label': numbers.caption },
+    h(
+      'table',
+      {},
+      tableParts(
+        numbers.caption + note,
+        numbers.headers,
+        rows.map((row) => rowOf(.../** @type {[string]} */ (row.map(cell)))),
+      ),
+    ),
+  );
 }
 
 /** At most `most` of the rows, evenly spaced, including the last one. @template T @param {T[]} rows @param {number} most @returns {T[]} */

@@ -24,8 +24,10 @@ function plainText(text) {
  * @param {any} value @param {Palette} palette @param {string} [key] @returns {any}
  */
 export function themed(value, palette, key = '') {
-  if (typeof value === 'string') return /color/i.test(key) ? colorOf(value, palette) : WRITTEN.has(key) ? plainText(value) : value;
-  if (Array.isArray(value)) return typeof value[0] === 'number' ? value : value.map((item) => themed(item, palette, key));
+  if (typeof value === 'string')
+    return /color/i.test(key) ? colorOf(value, palette) : WRITTEN.has(key) ? plainText(value) : value;
+  if (Array.isArray(value))
+    return typeof value[0] === 'number' ? value : value.map((item) => themed(item, palette, key));
   if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, themed(item, palette, name)]));
 }
@@ -68,18 +70,41 @@ export function byteTicks(low, high, most = 6) {
 export function fullLayout(palette, layout) {
   const size = palette.px('text-xs');
   const axis = {
-    gridcolor: 'var(--line)', linecolor: 'var(--line-strong)', zerolinecolor: 'var(--line-strong)', tickcolor: 'var(--line-strong)',
-    tickfont: { color: 'var(--ink-2)', size }, title: { font: { color: 'var(--ink-2)', size }, standoff: size * 0.3 }, automargin: true, fixedrange: false,
+    gridcolor: 'var(--line)',
+    linecolor: 'var(--line-strong)',
+    zerolinecolor: 'var(--line-strong)',
+    tickcolor: 'var(--line-strong)',
+    tickfont: { color: 'var(--ink-2)', size },
+    title: { font: { color: 'var(--ink-2)', size }, standoff: size * 0.3 },
+    automargin: true,
+    fixedrange: false,
   };
   const axes = Object.fromEntries(['xaxis', 'yaxis', ...axesOf(layout)].map((name) => [name, axis]));
-  return merged({
-    font: { family: palette.get('font-ui'), size, color: 'var(--ink)' },
-    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-    margin: { l: size * 2, r: size * 1.5, t: size, b: size * 2, pad: 0 },
-    hoverlabel: { bgcolor: 'var(--raised)', bordercolor: 'var(--line-strong)', font: { color: 'var(--ink)', size, family: palette.get('font-ui') }, align: 'left' },
-    legend: { font: { color: 'var(--ink)', size }, itemclick: false, itemdoubleclick: false, bgcolor: 'rgba(0,0,0,0)' },
-    hovermode: 'x unified', dragmode: 'zoom', separators: '.,', ...axes,
-  }, layout);
+  return merged(
+    {
+      font: { family: palette.get('font-ui'), size, color: 'var(--ink)' },
+      paper_bgcolor: 'rgba(0,0,0,0)',
+      plot_bgcolor: 'rgba(0,0,0,0)',
+      margin: { l: size * 2, r: size * 1.5, t: size, b: size * 2, pad: 0 },
+      hoverlabel: {
+        bgcolor: 'var(--raised)',
+        bordercolor: 'var(--line-strong)',
+        font: { color: 'var(--ink)', size, family: palette.get('font-ui') },
+        align: 'left',
+      },
+      legend: {
+        font: { color: 'var(--ink)', size },
+        itemclick: false,
+        itemdoubleclick: false,
+        bgcolor: 'rgba(0,0,0,0)',
+      },
+      hovermode: 'x unified',
+      dragmode: 'zoom',
+      separators: '.,',
+      ...axes,
+    },
+    layout,
+  );
 }
 
 /** Names of the axes in a layout. @param {Parts} layout @returns {string[]} */

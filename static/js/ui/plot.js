@@ -26,7 +26,15 @@ import { axesOf, byteTicks, fullLayout, themed } from './plot-theme.js';
  * @typedef {{label: string, file?: string, onZoom?: () => void, onPick?: (x: number) => void}} PlotOptions
  */
 
-const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', doubleClick: false, responsive: false, scrollZoom: false };
+const CONFIG = {
+  displayModeBar: false,
+  displaylogo: false,
+  showSendToCloud: false,
+  plotlyServerURL: '',
+  doubleClick: false,
+  responsive: false,
+  scrollZoom: false,
+};
 const ZOOM = 1.6;
 const PNG_SCALE = 2;
 const TICK_EM = 4;
@@ -56,12 +64,24 @@ export class Plot {
     this.palette = new Palette();
     this.area = h('div', { class: 'plot-area', role: 'img', 'aria-label': label });
     this.message = h('p', { class: 'note plot-message', role: 'status' }, t.loading);
-    this.controls = h('div', { class: 'cluster plot-controls', role: 'group', 'aria-label': `${t.controls}: ${label}` },
-      this.#button(t.zoomIn, () => this.zoom(ZOOM)), this.#button(t.zoomOut, () => this.zoom(1 / ZOOM)), this.#button(t.reset, () => this.reset()),
+    this.controls = h(
+      'div',
+      { class: 'cluster plot-controls', role: 'group', 'aria-label': `${t.controls}: ${label}` },
+      this.#button(t.zoomIn, () => this.zoom(ZOOM)),
+      this.#button(t.zoomOut, () => this.zoom(1 / ZOOM)),
+      this.#button(t.reset, () => this.reset()),
       h('span', { class: 'small-note plot-save' }, t.export),
-      /** @type {Format[]} */ (['png', 'svg', 'csv', 'json']).map((format) => this.#button(t[format], () => void this.export(format), t.exportHint[format])));
+      /** @type {Format[]} */ (['png', 'svg', 'csv', 'json']).map((format) =>
+        this.#button(t[format], () => void this.export(format), t.exportHint[format]),
+      ),
+    );
     this.body = h('div', { class: 'plot-numbers-body' });
-    this.numbers = h('details', { class: 'plot-numbers', on: { toggle: () => this.#showNumbers() } }, h('summary', {}, t.numbers), this.body);
+    this.numbers = h(
+      'details',
+      { class: 'plot-numbers', on: { toggle: () => this.#showNumbers() } },
+      h('summary', {}, t.numbers),
+      this.body,
+    );
     replace(root, this.message, this.area, this.controls, this.numbers);
     root.classList.add('plot');
     this.#watch();
@@ -69,7 +89,17 @@ export class Plot {
 
   /** @param {string} text @param {() => void} run @param {string} [title] */
   #button(text, run, title) {
-    return h('button', { type: 'button', class: 'small-button plot-button', 'aria-label': title ?? null, title: title ?? null, on: { click: run } }, text);
+    return h(
+      'button',
+      {
+        type: 'button',
+        class: 'small-button plot-button',
+        'aria-label': title ?? null,
+        title: title ?? null,
+        on: { click: run },
+      },
+      text,
+    );
   }
 
   /** Sizes, theme and print redraw it. */
@@ -83,7 +113,11 @@ export class Plot {
     const looks = new MutationObserver(again);
     looks.observe(document.documentElement, { attributes: true, attributeFilter: ['data-theme', 'data-projector'] });
     for (const type of ['beforeprint', 'afterprint']) addEventListener(type, again);
-    this.#stops = [() => sizes.disconnect(), () => looks.disconnect(), () => ['beforeprint', 'afterprint'].forEach((type) => removeEventListener(type, again))];
+    this.#stops = [
+      () => sizes.disconnect(),
+      () => looks.disconnect(),
+      () => ['beforeprint', 'afterprint'].forEach((type) => removeEventListener(type, again)),
+    ];
   }
 
   /** @param {string} label what the chart shows now, in words */
@@ -122,7 +156,12 @@ export class Plot {
       this.#failed = true;
       const reason = reasonOf(error);
       this.message.hidden = false;
-      replace(this.message, t.failed.replace('{reason}', reason), ' ', this.#button(t.again, () => this.#again()));
+      replace(
+        this.message,
+        t.failed.replace('{reason}', reason),
+        ' ',
+        this.#button(t.again, () => this.#again()),
+      );
     } finally {
       this.#busy = false;
     }
@@ -158,7 +197,8 @@ export class Plot {
       const [from, to] = rest.domain ?? [0, 1];
       const most = Math.max(2, Math.floor((height * (to - from)) / (this.palette.px('text-xs') * TICK_EM)));
       layout[axis] = range ? { ...rest, range, autorange: false } : rest;
-      if (bytes && rest.range) Object.assign(layout[axis], { tickmode: 'array', ...byteTicks(...rangeOf(layout[axis].range), most) });
+      if (bytes && rest.range)
+        Object.assign(layout[axis], { tickmode: 'array', ...byteTicks(...rangeOf(layout[axis].range), most) });
     }
     return themed({ ...layout, width, height }, this.palette);
   }
@@ -221,7 +261,10 @@ export class Plot {
     const { clientWidth: width, clientHeight: height } = this.area;
     const layout = { ...this.#layout(width, height), paper_bgcolor: this.palette.get('ground') };
     const data = themed(this.#drawn?.traces ?? [], this.palette);
-    return plotly.toImage({ data, layout, config: CONFIG }, { format, width, height, scale: format === 'png' ? PNG_SCALE : 1 });
+    return plotly.toImage(
+      { data, layout, config: CONFIG },
+      { format, width, height, scale: format === 'png' ? PNG_SCALE : 1 },
+    );
   }
 
   destroy() {

@@ -27,9 +27,20 @@ export class Popover {
     this.anchor = anchor;
     root.setAttribute('role', 'dialog');
     root.setAttribute('aria-label', title);
-    replace(root,
-      h('div', { class: 'popover-head' }, h('h2', {}, title), h('button', { type: 'button', class: 'plain-button', 'aria-label': this.closeLabel, on: { click: () => this.close() } }, icon(PATHS.cross))),
-      ...children);
+    replace(
+      root,
+      h(
+        'div',
+        { class: 'popover-head' },
+        h('h2', {}, title),
+        h(
+          'button',
+          { type: 'button', class: 'plain-button', 'aria-label': this.closeLabel, on: { click: () => this.close() } },
+          icon(PATHS.cross),
+        ),
+      ),
+      ...children,
+    );
     root.hidden = false;
     this.#place(anchor);
   }
@@ -40,7 +51,10 @@ export class Popover {
     this.root.style.left = '0';
     this.root.style.top = '0';
     const { offsetWidth, offsetHeight } = this.root;
-    const left = Math.min(Math.max(MARGIN_PX, box.left + box.width / 2 - offsetWidth / 2), innerWidth - offsetWidth - MARGIN_PX);
+    const left = Math.min(
+      Math.max(MARGIN_PX, box.left + box.width / 2 - offsetWidth / 2),
+      innerWidth - offsetWidth - MARGIN_PX,
+    );
     const below = box.bottom + MARGIN_PX;
     const top = below + offsetHeight < innerHeight ? below : Math.max(MARGIN_PX, box.top - offsetHeight - MARGIN_PX);
     this.root.style.left = `${left}px`;

@@ -22,12 +22,18 @@ export function sameSelection(a, b) {
 /** `entry:0.30.14`. @param {Selection} selection @returns {string} */
 export function formatSelection(selection) {
   switch (selection.kind) {
-    case 'token': return `token:${selection.request}.${selection.position}`;
-    case 'entry': return `entry:${selection.request}.${selection.position}.${selection.layer}`;
-    case 'block': return `block:${selection.block}`;
-    case 'layer': return `layer:${selection.layer}`;
-    case 'head': return `head:${selection.layer}.${selection.head}`;
-    case 'request': return `request:${selection.request}`;
+    case 'token':
+      return `token:${selection.request}.${selection.position}`;
+    case 'entry':
+      return `entry:${selection.request}.${selection.position}.${selection.layer}`;
+    case 'block':
+      return `block:${selection.block}`;
+    case 'layer':
+      return `layer:${selection.layer}`;
+    case 'head':
+      return `head:${selection.layer}.${selection.head}`;
+    case 'request':
+      return `request:${selection.request}`;
   }
 }
 

@@ -49,7 +49,15 @@ export function readable(text) {
     else if (char === '\t') out += '⇥';
     else if (code < 32) out += String.fromCodePoint(0x2400 + code);
     else if (code === 127) out += '\u2421';
-    else if (code === 0x200b || code === 0x2028 || code === 0x2029 || code === 0xfeff || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069)) out += `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
+    else if (
+      code === 0x200b ||
+      code === 0x2028 ||
+      code === 0x2029 ||
+      code === 0xfeff ||
+      (code >= 0x202a && code <= 0x202e) ||
+      (code >= 0x2066 && code <= 0x2069)
+    )
+      out += `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
     else out += char;
   }
   return { lead, text: out };
@@ -58,7 +66,7 @@ export function readable(text) {
 /** A token inside a sentence: `" sunlight"`. @param {Piece|undefined} piece @param {number} [max] @returns {string} */
 export function quoted(piece, max = 24) {
   if (!piece) return '…';
-  if (piece.kind === 'bytes') return piece.text ? `“${clip(piece.text, max)}”` : piece.hex ?? '';
+  if (piece.kind === 'bytes') return piece.text ? `“${clip(piece.text, max)}”` : (piece.hex ?? '');
   const { lead, text } = readable(piece.text);
   if (piece.kind === 'special') return clip(text, max);
   return `“${lead > 0 ? ' '.repeat(Math.min(lead, 3)) : ''}${clip(text, max)}”`;

@@ -21,12 +21,25 @@ export class Arithmetic {
     const key = JSON.stringify([lead, terms, note]);
     if (this.key === key) return;
     this.key = key;
-    replace(this.element,
+    replace(
+      this.element,
       h('p', { class: 'lens-sum-lead' }, lead),
-      h('div', { class: 'cluster lens-sum-terms' }, terms.map((term, index) => [
-        index > 0 && h('span', { class: 'lens-sum-arrow', 'aria-hidden': 'true' }, '→'),
-        h('span', { class: term.strong ? 'lens-sum-term lens-sum-strong' : 'lens-sum-term' }, h('span', { class: 'lens-sum-name' }, term.name), h('span', { class: 'lens-sum-value' }, term.value)),
-      ]).flat()),
-      note !== '' && h('p', { class: 'lens-sum-note' }, note));
+      h(
+        'div',
+        { class: 'cluster lens-sum-terms' },
+        terms
+          .map((term, index) => [
+            index > 0 && h('span', { class: 'lens-sum-arrow', 'aria-hidden': 'true' }, '→'),
+            h(
+              'span',
+              { class: term.strong ? 'lens-sum-term lens-sum-strong' : 'lens-sum-term' },
+              h('span', { class: 'lens-sum-name' }, term.name),
+              h('span', { class: 'lens-sum-value' }, term.value),
+            ),
+          ])
+          .flat(),
+      ),
+      note !== '' && h('p', { class: 'lens-sum-note' }, note),
+    );
   }
 }

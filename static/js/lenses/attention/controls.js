@@ -18,12 +18,25 @@ export class AttentionControls {
     this.layer = stepper(t.layerDown, t.layerUp, (delta) => this.#moveLayer(delta));
     this.head = stepper(t.headDown, t.headUp, (delta) => this.#moveHead(delta));
     this.row = h('button', { type: 'button', class: 'lens-choice', on: { click: () => setMode('row') } }, t.row);
-    this.triangle = h('button', { type: 'button', class: 'lens-choice', title: t.triangleHint, on: { click: () => setMode('triangle') } }, t.triangle);
+    this.triangle = h(
+      'button',
+      { type: 'button', class: 'lens-choice', title: t.triangleHint, on: { click: () => setMode('triangle') } },
+      t.triangle,
+    );
     this.sink = sinkToggle(ctx.ui);
-    this.element = h('div', { class: 'cluster fine-note lens-bar' },
+    this.element = h(
+      'div',
+      { class: 'cluster fine-note lens-bar' },
       h('div', { class: 'cluster lens-legend' }, this.title, this.asker),
-      h('div', { class: 'cluster lens-bar-end' }, this.layer.element, this.head.element,
-        h('div', { class: 'lens-choices', role: 'group', 'aria-label': t.modes }, this.row, this.triangle), this.sink));
+      h(
+        'div',
+        { class: 'cluster lens-bar-end' },
+        this.layer.element,
+        this.head.element,
+        h('div', { class: 'lens-choices', role: 'group', 'aria-label': t.modes }, this.row, this.triangle),
+        this.sink,
+      ),
+    );
   }
 
   /** @param {number} delta */
@@ -49,13 +62,22 @@ export class AttentionControls {
     const geometry = model.layers[ui.layer];
     const q = geometry?.query_heads ?? model.num_query_heads;
     const kv = numKvHeads(geometry, model);
-    const title = geometry?.cache === 'latent' ? t.title.latent : kv === 1 ? t.title.one : kv === q ? t.title.same : t.title.shared;
+    const title =
+      geometry?.cache === 'latent' ? t.title.latent : kv === 1 ? t.title.one : kv === q ? t.title.same : t.title.shared;
     setText(this.title, fill(title, { q, kv }));
     const { request, chunk, attentionAfter } = picture;
     const position = request ? (chunk ? chunk.start + chunk.num_tokens : request.numComputed) - 1 : -1;
-    setText(this.asker, request && attentionAfter > 0 && position >= 0 && mode === 'row' ? fill(t.asker, { position, token: quoted(request.pieces[position]) }) : '');
+    setText(
+      this.asker,
+      request && attentionAfter > 0 && position >= 0 && mode === 'row'
+        ? fill(t.asker, { position, token: quoted(request.pieces[position]) })
+        : '',
+    );
     setText(this.layer.value, fill(t.layer, { layer: ui.layer }));
-    setText(this.head.value, ui.head === null ? (mode === 'triangle' ? fill(t.head, { head: 0 }) : t.mean) : fill(t.head, { head: ui.head }));
+    setText(
+      this.head.value,
+      ui.head === null ? (mode === 'triangle' ? fill(t.head, { head: 0 }) : t.mean) : fill(t.head, { head: ui.head }),
+    );
     this.row.setAttribute('aria-pressed', String(mode === 'row'));
     this.triangle.setAttribute('aria-pressed', String(mode === 'triangle'));
     this.sink.setAttribute('aria-pressed', String(ui.hideSink));
@@ -65,6 +87,20 @@ export class AttentionControls {
 /** @param {string} down @param {string} up @param {(delta: number) => void} move */
 function stepper(down, up, move) {
   const value = h('span', { class: 'strong lens-stepper-value' });
-  const button = (/** @type {string} */ label, /** @type {string} */ path, /** @type {number} */ delta) => h('button', { type: 'button', class: 'lens-choice lens-step', 'aria-label': label, title: label, on: { click: () => move(delta) } }, icon(path));
-  return { value, element: h('div', { class: 'lens-stepper' }, button(down, PATHS.left, -1), value, button(up, PATHS.right, 1)) };
+  const button = (/** @type {string} */ label, /** @type {string} */ path, /** @type {number} */ delta) =>
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'lens-choice lens-step',
+        'aria-label': label,
+        title: label,
+        on: { click: () => move(delta) },
+      },
+      icon(path),
+    );
+  return {
+    value,
+    element: h('div', { class: 'lens-stepper' }, button(down, PATHS.left, -1), value, button(up, PATHS.right, 1)),
+  };
 }

@@ -27,7 +27,15 @@ export function drawBrackets(context, palette, space, brackets, rows, latent, na
     context.fillStyle = palette.css('ink');
     const label = names.map((name) => fill(name, { kv })).find((name) => textWidth(context, name) <= width - 10) ?? '';
     if (height >= small) context.fillText(label, space.bracketX + width / 2 + 2, y + height / 2 + 0.5);
-    lines(context, palette, space, rows.filter((row) => row.head !== null && row.head >= from && row.head < to), space.bracketX + width, y, height);
+    lines(
+      context,
+      palette,
+      space,
+      rows.filter((row) => row.head !== null && row.head >= from && row.head < to),
+      space.bracketX + width,
+      y,
+      height,
+    );
   }
 }
 
@@ -96,7 +104,11 @@ export function drawQueryChip(context, palette, space, row, chosen, hovered) {
   context.textAlign = 'center';
   context.textBaseline = 'middle';
   const text = fill(texts.attention.query, { head: row.head });
-  context.fillText(fitText(context, text, space.queryWidth - 2), space.queryX + space.queryWidth / 2, y + height / 2 + 0.5);
+  context.fillText(
+    fitText(context, text, space.queryWidth - 2),
+    space.queryX + space.queryWidth / 2,
+    y + height / 2 + 0.5,
+  );
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {HeadRow} row @param {ColumnEdges} edges
@@ -159,7 +171,11 @@ export function drawPositions(context, palette, space, edges, numTokens) {
   context.fillStyle = palette.css('ink-2');
   if (!space.phone) context.fillText(key, edges.left, space.axisTop);
   context.textAlign = 'right';
-  context.fillText(fitText(context, space.phone ? '' : t.asks, space.left - 8), space.queryX + space.queryWidth, space.axisTop);
+  context.fillText(
+    fitText(context, space.phone ? '' : t.asks, space.left - 8),
+    space.queryX + space.queryWidth,
+    space.axisTop,
+  );
 }
 
 /** @param {ColumnEdges} edges @param {number} numTokens @param {number} small @returns {number} */

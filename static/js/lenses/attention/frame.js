@@ -153,7 +153,14 @@ export class AttentionFrame {
     const most = this.#most(turn);
     let numTokens = 0;
     for (const row of rows) {
-      drawQueryChip(context, palette, space, row, row.open && row.head !== null, pointed?.head === row.head && pointed !== null);
+      drawQueryChip(
+        context,
+        palette,
+        space,
+        row,
+        row.open && row.head !== null,
+        pointed?.head === row.head && pointed !== null,
+      );
       const weights = this.#between(row.head, turn);
       if (!weights) continue;
       numTokens = Math.max(numTokens, weights.numTokens);
@@ -197,14 +204,42 @@ export class AttentionFrame {
     const bars = layoutBars(edges, weights, room, most);
     drawHeadRow(context, palette, row, edges, bars, 1);
     const top = largest(weights, 1)[0];
-    if (top) drawTop(context, palette, space, row, edges.right + space.noteX, top.weight, this.#name(top.from, top.to, top.weight), row.open);
+    if (top)
+      drawTop(
+        context,
+        palette,
+        space,
+        row,
+        edges.right + space.noteX,
+        top.weight,
+        this.#name(top.from, top.to, top.weight),
+        row.open,
+      );
     if (!row.open || (ctx.timeline.moving && ctx.timeline.speed > 1)) return;
     useFont(context, palette.font('text-xs'));
     const line = palette.px('text-xs') * 1.3;
-    const labels = placeLabels(context, bars, NUM_LABELS, (bar) => `${percent(bar.peakWeight)} ${this.#name(bar.peak ?? bar.from, bar.peak === null ? bar.to : bar.peak + 1, bar.peakWeight)}`, (list) => fill(texts.cache.attention.also, { list }), {
-      left: space.left - 2, right: edges.right + 4, top: row.top + 2, base: row.base, line,
+    const labels = placeLabels(
+      context,
+      bars,
+      NUM_LABELS,
+      (bar) =>
+        `${percent(bar.peakWeight)} ${this.#name(bar.peak ?? bar.from, bar.peak === null ? bar.to : bar.peak + 1, bar.peakWeight)}`,
+      (list) => fill(texts.cache.attention.also, { list }),
+      {
+        left: space.left - 2,
+        right: edges.right + 4,
+        top: row.top + 2,
+        base: row.base,
+        line,
+      },
+    );
+    drawLabels(context, labels, {
+      ink: palette.css('ink'),
+      quiet: palette.css('ink-2'),
+      line: palette.css('line-strong'),
+      ground: palette.css('row-open'),
+      height: palette.px('text-xs'),
     });
-    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), ground: palette.css('row-open'), height: palette.px('text-xs') });
   }
 
   /** @param {number} from @param {number} to @param {number} weight @returns {string} */
@@ -224,7 +259,11 @@ export class AttentionFrame {
     context.textAlign = 'left';
     context.textBaseline = 'middle';
     const text = problem ? texts.attention.missing : texts.attention.pending;
-    context.fillText(fitText(context, text, space.columnsWidth), space.left + 6, rows[0] ? rows[0].top + rows[0].height / 2 : space.rowsTop);
+    context.fillText(
+      fitText(context, text, space.columnsWidth),
+      space.left + 6,
+      rows[0] ? rows[0].top + rows[0].height / 2 : space.rowsTop,
+    );
   }
 
   /** @param {CanvasRenderingContext2D} context */
@@ -234,7 +273,13 @@ export class AttentionFrame {
     if (!request || !edges || !space) return;
     const p = request.promptLength;
     if (p <= 0 || p >= edges.after.numShown) return;
-    drawBoundaries(context, ctx.palette, [(edges.rightOf(p - 1) + edges.leftOf(p)) / 2], space.rowsTop, space.axisTop - 2);
+    drawBoundaries(
+      context,
+      ctx.palette,
+      [(edges.rightOf(p - 1) + edges.leftOf(p)) / 2],
+      space.rowsTop,
+      space.axisTop - 2,
+    );
   }
 
   /** Ring around the hovered or selected cell, and a thin line through its column.
@@ -244,7 +289,11 @@ export class AttentionFrame {
     if (!edges || !space || !picture?.request) return;
     const { palette, ui } = ctx;
     const shown = ui.shown;
-    const at = pointed ?? (shown && (shown.kind === 'entry' || shown.kind === 'token') && shown.request === picture.request.id ? { head: ui.head, position: shown.position } : null);
+    const at =
+      pointed ??
+      (shown && (shown.kind === 'entry' || shown.kind === 'token') && shown.request === picture.request.id
+        ? { head: ui.head, position: shown.position }
+        : null);
     if (!at || at.position >= edges.after.numShown) return;
     const c = edges.columnOf(at.position);
     if (c < 0 || c >= edges.count) return;
@@ -254,7 +303,12 @@ export class AttentionFrame {
     context.strokeStyle = palette.css('selected');
     context.lineWidth = palette.px('mark');
     context.globalAlpha = 0.55;
-    context.strokeRect(Math.round(x) - 0.5, space.rowsTop, Math.round(width) + 1, clamp(bottom.top + bottom.height - space.rowsTop, 0, space.height));
+    context.strokeRect(
+      Math.round(x) - 0.5,
+      space.rowsTop,
+      Math.round(width) + 1,
+      clamp(bottom.top + bottom.height - space.rowsTop, 0, space.height),
+    );
     context.globalAlpha = 1;
     const row = rows.find((candidate) => candidate.head === at.head);
     if (!row) return;

@@ -45,8 +45,20 @@ export function attentionSpace(width, height, palette) {
   const axisTop = Math.round(height - small * 2.1);
   const rowsTop = chipTop + chipHeight + 6;
   return {
-    width, height, phone, left, columnsWidth: Math.max(60, width - left - noteWidth), chipTop, chipHeight,
-    rowsTop, rowsHeight: Math.max(40, axisTop - rowsTop - 4), axisTop, bracketX, queryX, queryWidth, noteX: 10,
+    width,
+    height,
+    phone,
+    left,
+    columnsWidth: Math.max(60, width - left - noteWidth),
+    chipTop,
+    chipHeight,
+    rowsTop,
+    rowsHeight: Math.max(40, axisTop - rowsTop - 4),
+    axisTop,
+    bracketX,
+    queryX,
+    queryWidth,
+    noteX: 10,
   };
 }
 

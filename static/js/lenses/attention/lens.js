@@ -40,7 +40,10 @@ class AttentionLens extends LensShell {
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    super(root, ctx, h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.attention.label }), { cursor: texts.attention.cursor, canvases: ['rows', 'motion'] });
+    super(root, ctx, h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.attention.label }), {
+      cursor: texts.attention.cursor,
+      canvases: ['rows', 'motion'],
+    });
     this.history = new BlockHistory(ctx.log);
     this.controls = new AttentionControls(ctx, (mode) => this.#setMode(mode));
     this.sum = new Arithmetic();
@@ -64,7 +67,11 @@ class AttentionLens extends LensShell {
     if (!ctx.log.header) return;
     this.stack.resize(this.size.width, this.size.height);
     const space = attentionSpace(this.stack.width, this.stack.height, ctx.palette);
-    this.picture = cachePicture(scene, ctx.log, ctx.ui, { x: space.left, width: space.columnsWidth, maxPitch: Math.max(44, ctx.palette.px('text-xs') * 3.8) });
+    this.picture = cachePicture(scene, ctx.log, ctx.ui, {
+      x: space.left,
+      width: space.columnsWidth,
+      maxPitch: Math.max(44, ctx.palette.px('text-xs') * 3.8),
+    });
     this.frame.reset(this.picture, space);
     this.controls.update(this.picture, this.mode);
     this.#emptyState();
@@ -94,16 +101,39 @@ class AttentionLens extends LensShell {
     const t = texts.attention;
     const request = picture?.request ?? null;
     const step = picture?.attentionAfter ?? 0;
-    const state = !request ? 'none' : request.state === 'finished' && !picture?.chunk ? 'over' : step === 0 ? 'waiting'
-      : this.mode === 'triangle' && ctx.log.kindAt(step) === 'decode' ? `decode/${step}` : '';
+    const state = !request
+      ? 'none'
+      : request.state === 'finished' && !picture?.chunk
+        ? 'over'
+        : step === 0
+          ? 'waiting'
+          : this.mode === 'triangle' && ctx.log.kindAt(step) === 'decode'
+            ? `decode/${step}`
+            : '';
     this.showEmpty(state, () => {
       const span = request ? ctx.log.spanOf(request.id) : null;
-      if (!request) return [h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), this.drawerButton(t.emptyAction)];
-      if (state === 'waiting') return [h('p', {}, t.waiting), ctx.timeline.atHead ? null : this.button(t.play, () => ctx.timeline.stepForward())];
+      if (!request)
+        return [
+          h('p', { class: 'lens-empty-title' }, t.empty),
+          h('p', {}, t.emptyLong),
+          this.drawerButton(t.emptyAction),
+        ];
+      if (state === 'waiting')
+        return [
+          h('p', {}, t.waiting),
+          ctx.timeline.atHead ? null : this.button(t.play, () => ctx.timeline.stepForward()),
+        ];
       if (!span) return [];
-      if (state === 'over') return [h('p', {}, fill(t.over, { letter: request.letter })), this.button(t.toLast, () => ctx.timeline.seek(span.lastStep - 1, 0.999))];
+      if (state === 'over')
+        return [
+          h('p', {}, fill(t.over, { letter: request.letter })),
+          this.button(t.toLast, () => ctx.timeline.seek(span.lastStep - 1, 0.999)),
+        ];
       const prefill = span.firstTokenStep || span.firstStep;
-      return [h('p', {}, fill(t.triangleNone, { step })), this.button(fill(t.triangleGo, { step: prefill }), () => ctx.timeline.seek(prefill))];
+      return [
+        h('p', {}, fill(t.triangleNone, { step })),
+        this.button(fill(t.triangleGo, { step: prefill }), () => ctx.timeline.seek(prefill)),
+      ];
     });
   }
 
@@ -131,10 +161,22 @@ class AttentionLens extends LensShell {
     const t = texts.attention.table;
     const rows = picture?.request ? frame.heads().map((head) => ({ head, row: frame.rowOf(head) })) : [];
     const { request } = picture ?? { request: null };
-    replace(this.table, rows.length > 0 && tableParts(fill(t.caption, { layer: ctx.ui.layer }), [t.head, t.token, t.share], rows.map(({ head, row }) => {
-      const top = row ? largest(row, 1)[0] : undefined;
-      return rowOf(head === null ? texts.attention.mean : fill(texts.attention.query, { head }), top ? `${top.from} ${quoted(request?.pieces[top.from])}` : '', top ? percent(top.weight) : '');
-    })));
+    replace(
+      this.table,
+      rows.length > 0 &&
+        tableParts(
+          fill(t.caption, { layer: ctx.ui.layer }),
+          [t.head, t.token, t.share],
+          rows.map(({ head, row }) => {
+            const top = row ? largest(row, 1)[0] : undefined;
+            return rowOf(
+              head === null ? texts.attention.mean : fill(texts.attention.query, { head }),
+              top ? `${top.from} ${quoted(request?.pieces[top.from])}` : '',
+              top ? percent(top.weight) : '',
+            );
+          }),
+        ),
+    );
     this.#cursorValue();
   }
 
@@ -145,9 +187,16 @@ class AttentionLens extends LensShell {
     this.cursorPosition = Math.min(this.cursorPosition, last);
     const head = ctx.ui.head === null ? texts.attention.mean : fill(texts.attention.query, { head: ctx.ui.head });
     const weight = row ? frame.weightAt(ctx.ui.head, this.cursorPosition) : null;
-    this.slide(last, this.cursorPosition, fill(texts.attention.cursorValue, {
-      position: this.cursorPosition, token: quoted(picture?.request?.pieces[this.cursorPosition]), head, percent: weight === null ? texts.attention.missing : percent(weight),
-    }));
+    this.slide(
+      last,
+      this.cursorPosition,
+      fill(texts.attention.cursorValue, {
+        position: this.cursorPosition,
+        token: quoted(picture?.request?.pieces[this.cursorPosition]),
+        head,
+        percent: weight === null ? texts.attention.missing : percent(weight),
+      }),
+    );
   }
 
   /** @param {Scene} scene @returns {string} */
@@ -161,8 +210,16 @@ class AttentionLens extends LensShell {
     if (!row || !picture.request) return fill(t.describeNone, { layer: ctx.ui.layer });
     const { request } = picture;
     const position = row.numTokens - 1;
-    const list = largest(row, 5).map(({ from, weight }) => `${percent(weight)} ${quoted(request.pieces[from])}`).join(', ');
-    return fill(t.describe, { layer: ctx.ui.layer, position, token: quoted(request.pieces[position]), n: frame.heads().length - 1, list });
+    const list = largest(row, 5)
+      .map(({ from, weight }) => `${percent(weight)} ${quoted(request.pieces[from])}`)
+      .join(', ');
+    return fill(t.describe, {
+      layer: ctx.ui.layer,
+      position,
+      token: quoted(request.pieces[position]),
+      n: frame.heads().length - 1,
+      list,
+    });
   }
 
   /** @override @param {PointerEvent} event */
@@ -182,7 +239,10 @@ class AttentionLens extends LensShell {
     this.pointed = read ? { head: row.head, position } : null;
     this.box.classList.toggle('pointing', row !== null);
     if (read) ctx.ui.hover({ kind: 'entry', request: picture.request.id, position, layer: ctx.ui.layer });
-    else ctx.ui.hover(row && row.head !== null && x < frame.left ? { kind: 'head', layer: ctx.ui.layer, head: row.head } : null);
+    else
+      ctx.ui.hover(
+        row && row.head !== null && x < frame.left ? { kind: 'head', layer: ctx.ui.layer, head: row.head } : null,
+      );
     if (before?.head === this.pointed?.head && before?.position === this.pointed?.position) return undefined;
     ctx.ui.changes.emit('ui');
     return undefined;

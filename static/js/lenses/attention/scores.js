@@ -24,7 +24,10 @@ export class Scores {
     const asker = quoted(request.pieces[frame.numRead - 1]);
     const weight = frame.weightAt(head, position);
     if (head === null) {
-      const terms = weight === null ? [] : [{ name: fill(t.meanTerm, { n: frame.heads().length - 1 }), value: percent(weight), strong: true }];
+      const terms =
+        weight === null
+          ? []
+          : [{ name: fill(t.meanTerm, { n: frame.heads().length - 1 }), value: percent(weight), strong: true }];
       sum.show(fill(t.terms.key, { position, token }), terms, '');
       return;
     }
@@ -32,8 +35,17 @@ export class Scores {
     const pack = ctx.timeline.moving ? null : ctx.frames.scores(step, ctx.ui.layer, position, request.id);
     const terms = pack ? this.#terms(pack.arrays, head) : [];
     const problem = ctx.frames.problem('scores', step, ctx.ui.layer, position, request.id);
-    const note = pack ? '' : problem ? (problem.code === 'not_in_recording' ? t.scoresRecording : t.scoresMissing) : ctx.timeline.moving ? '' : t.scoresPending;
-    if (terms.length === 0 && weight !== null) terms.push({ name: t.terms.weight, value: percent(weight), strong: true });
+    const note = pack
+      ? ''
+      : problem
+        ? problem.code === 'not_in_recording'
+          ? t.scoresRecording
+          : t.scoresMissing
+        : ctx.timeline.moving
+          ? ''
+          : t.scoresPending;
+    if (terms.length === 0 && weight !== null)
+      terms.push({ name: t.terms.weight, value: percent(weight), strong: true });
     sum.show(lead, terms, note);
   }
 
@@ -49,7 +61,8 @@ export class Scores {
       { name: t.dot, value: figure(dot[head]) },
       { name: fill(t.scaled, { scaling: short(scaling) }), value: figure(dot[head] * scaling) },
     ];
-    if (softcap !== null) terms.push({ name: fill(t.softcap, { softcap: short(softcap) }), value: figure(scaled[head]) });
+    if (softcap !== null)
+      terms.push({ name: fill(t.softcap, { softcap: short(softcap) }), value: figure(scaled[head]) });
     terms.push({ name: t.weight, value: percent(weight[head]), strong: true });
     return terms;
   }

@@ -4,7 +4,15 @@ import { fill, percent } from '../../ui/format.js';
 import { quoted } from '../../ui/text.js';
 import { texts } from '../shared/texts.js';
 import { tokenName } from '../shared/token-name.js';
-import { drawTriangle, paintTriangle, readTriangle, triangleAt, triangleSpace, TRIANGLE_HIGH, TRIANGLE_LOW } from './triangle.js';
+import {
+  drawTriangle,
+  paintTriangle,
+  readTriangle,
+  triangleAt,
+  triangleSpace,
+  TRIANGLE_HIGH,
+  TRIANGLE_LOW,
+} from './triangle.js';
 /** @import { Bitmap } from '../../ui/canvas.js' */
 /** @import { Ctx, Pack } from '../../core/types.d.ts' */
 /** @import { CachePicture } from '../cache/picture.js' */
@@ -38,7 +46,12 @@ export class TriangleView {
       this.triangle = null;
       const problem = ctx.frames.problem('triangle', step, ui.layer, head, picture.request?.id);
       const { triangleMissing, triangleRecording, triangleLoading } = texts.attention;
-      return this.#say(context, !problem ? triangleLoading : problem.code === 'not_in_recording' ? triangleRecording : triangleMissing, width, height);
+      return this.#say(
+        context,
+        !problem ? triangleLoading : problem.code === 'not_in_recording' ? triangleRecording : triangleMissing,
+        width,
+        height,
+      );
     }
     const key = `${step}/${ui.layer}/${head}/${ui.hideSink}/${palette.version}`;
     if (key !== this.#key || pack !== this.#pack) {
@@ -58,7 +71,9 @@ export class TriangleView {
     context.textBaseline = 'top';
     context.fillText(fitText(context, `${texts.attention.asks} ↓`, left - 8), left - 6, 2);
     const pieces = picture.request?.pieces;
-    drawTriangle(context, palette, this.bitmap, this.space, triangle, (position) => tokenName(pieces?.[position], position));
+    drawTriangle(context, palette, this.bitmap, this.space, triangle, (position) =>
+      tokenName(pieces?.[position], position),
+    );
     this.#ring(context);
     return undefined;
   }
@@ -85,7 +100,11 @@ export class TriangleView {
     const decades = Math.round(Math.log10(TRIANGLE_HIGH / TRIANGLE_LOW));
     for (let i = 0; i <= decades; i += 1) {
       context.textAlign = i === 0 ? 'left' : i === decades ? 'right' : 'center';
-      context.fillText(`${Number((TRIANGLE_LOW * 10 ** i * 100).toPrecision(2))} %`, x + (length * i) / decades, y + small * 1.1);
+      context.fillText(
+        `${Number((TRIANGLE_LOW * 10 ** i * 100).toPrecision(2))} %`,
+        x + (length * i) / decades,
+        y + small * 1.1,
+      );
     }
     if (!beside) return;
     context.textAlign = 'left';
@@ -99,7 +118,12 @@ export class TriangleView {
     if (!pointed || !space) return;
     context.strokeStyle = ctx.palette.css('selected');
     context.lineWidth = 2;
-    context.strokeRect(space.x + pointed.column * space.cell - 1, space.y + pointed.query * space.cellHeight - 1, Math.max(3, space.cell + 1), Math.max(3, space.cellHeight + 1));
+    context.strokeRect(
+      space.x + pointed.column * space.cell - 1,
+      space.y + pointed.query * space.cellHeight - 1,
+      Math.max(3, space.cell + 1),
+      Math.max(3, space.cellHeight + 1),
+    );
   }
 
   /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width @param {number} height */
@@ -126,7 +150,11 @@ export class TriangleView {
     const query = triangle.start + pointed.query;
     const position = pointed.column * triangle.bin;
     return fill(texts.attention.triangleCell, {
-      query, asker: quoted(pieces[query]), position, token: quoted(pieces[position]), percent: percent(triangle.weight(pointed.query, pointed.column)),
+      query,
+      asker: quoted(pieces[query]),
+      position,
+      token: quoted(pieces[position]),
+      percent: percent(triangle.weight(pointed.query, pointed.column)),
     });
   }
 }

@@ -19,9 +19,13 @@ export function readTriangle(pack, hideSink) {
   const { weights, weights_scale: scale } = pack.arrays;
   if (!shape || !weights || !scale) return null;
   const [numQueries, numColumns] = shape;
-  const value = (/** @type {number} */ query, /** @type {number} */ column) => weights[query * numColumns + column] * scale[query];
+  const value = (/** @type {number} */ query, /** @type {number} */ column) =>
+    weights[query * numColumns + column] * scale[query];
   return {
-    numQueries, numColumns, start: pack.meta.start ?? 0, bin: pack.meta.bin ?? 1,
+    numQueries,
+    numColumns,
+    start: pack.meta.start ?? 0,
+    bin: pack.meta.bin ?? 1,
     weight: (query, column) => {
       if (!hideSink) return value(query, column);
       return column === 0 ? 0 : value(query, column) / Math.max(1e-6, 1 - value(query, 0));
@@ -95,7 +99,8 @@ export function drawTriangle(context, palette, bitmap, space, triangle, name) {
 function grid(context, palette, space, { numQueries, numColumns }) {
   context.fillStyle = palette.css('ground');
   for (let c = 1; c <= numColumns; c += 1) context.fillRect(space.x + c * space.cell - 1, space.y, 1, space.height);
-  for (let q = 1; q <= numQueries; q += 1) context.fillRect(space.x, space.y + q * space.cellHeight - 1, space.width, 1);
+  for (let q = 1; q <= numQueries; q += 1)
+    context.fillRect(space.x, space.y + q * space.cellHeight - 1, space.width, 1);
 }
 
 /** The cell under a point.

@@ -137,10 +137,17 @@ export function drawAxis(context, palette, columns, space, current) {
   const label = fill(texts.batch.step, { step: current });
   const half = textWidth(context, label) / 2 + 4;
   const shown = current > columns.base && current <= columns.base + columns.numSteps;
-  const here = Math.min(Math.max(place(current), space.x + half), Math.max(space.x + half, space.x + space.stepsWidth - half));
+  const here = Math.min(
+    Math.max(place(current), space.x + half),
+    Math.max(space.x + half, space.x + space.stepsWidth - half),
+  );
   const every = niceStep((space.em * 4 * columns.per) / columns.width);
   context.fillStyle = palette.css('ink-3');
-  for (let step = Math.ceil((columns.base + 1) / every) * every; step <= columns.base + columns.numSteps; step += every) {
+  for (
+    let step = Math.ceil((columns.base + 1) / every) * every;
+    step <= columns.base + columns.numSteps;
+    step += every
+  ) {
     const x = place(step);
     if (shown && Math.abs(x - here) < half + space.em * 1.6) continue;
     context.fillText(String(step), x, y);

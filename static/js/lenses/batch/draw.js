@@ -39,11 +39,22 @@ export function drawRow(context, palette, model, request, columns, space, top) {
     const state = columnState(model, request, columns, from);
     let to = from;
     while (to < last && columnState(model, request, columns, to + 1) === state) to += 1;
-    drawRun(context, palette, request.id, state, columns.left(from), y, columns.left(to + 1) - columns.left(from), space.barHeight, columns.width);
+    drawRun(
+      context,
+      palette,
+      request.id,
+      state,
+      columns.left(from),
+      y,
+      columns.left(to + 1) - columns.left(from),
+      space.barHeight,
+      columns.width,
+    );
     from = to + 1;
   }
   if (columns.per === 1) chunkSizes(context, palette, model, request, columns, space, y);
-  if (request.end && request.endStep >= request.firstStep) drawEnd(context, palette, request, columns.left(last + 1), y, space);
+  if (request.end && request.endStep >= request.firstStep)
+    drawEnd(context, palette, request, columns.left(last + 1), y, space);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {BatchRequest} request @param {BatchSpace} space @param {number} top */
@@ -100,7 +111,8 @@ function drawRun(context, palette, id, state, x, y, width, height, cell) {
       context.setLineDash([]);
       hostSign(context, palette, x, y, width, height);
       break;
-    default: break;
+    default:
+      break;
   }
   context.setLineDash([]);
 }
@@ -148,7 +160,12 @@ function chunkSizes(context, palette, model, request, columns, space, y) {
     const x = columns.left(columns.columnOf(step)) + columns.width / 2 - 0.5;
     if (request.id >= 4) {
       context.fillStyle = hueOf(palette, request.id);
-      context.fillRect(x - textWidth(context, text) / 2 - 1, y + space.barHeight / 2 - space.em * 0.6, textWidth(context, text) + 2, space.em * 1.2);
+      context.fillRect(
+        x - textWidth(context, text) / 2 - 1,
+        y + space.barHeight / 2 - space.em * 0.6,
+        textWidth(context, text) + 2,
+        space.em * 1.2,
+      );
     }
     context.fillStyle = palette.css('on-request');
     context.fillText(text, x, y + space.barHeight / 2 + 0.5);
@@ -206,7 +223,12 @@ export function latencyScales(latencies) {
   }
   low = Math.min(low, high);
   const span = Math.log(high / low) || 1;
-  return { first, low, high, place: (/** @type {number} */ us) => (high > low ? Math.log(Math.max(us, low) / low) / span : 0.5) };
+  return {
+    first,
+    low,
+    high,
+    place: (/** @type {number} */ us) => (high > low ? Math.log(Math.max(us, low) / low) / span : 0.5),
+  };
 }
 
 /**

@@ -52,7 +52,15 @@ export class BatchFrame {
   draw(moment, step, scrollTop) {
     const { space, columns, model, ctx, stacks } = this;
     if (!space || !columns || stacks.rows.width === 0) return;
-    const key = JSON.stringify([ctx.log.logId, model.version, this.rows.length, scrollTop, space, ctx.palette.version, step]);
+    const key = JSON.stringify([
+      ctx.log.logId,
+      model.version,
+      this.rows.length,
+      scrollTop,
+      space,
+      ctx.palette.version,
+      step,
+    ]);
     if (key !== this.#key) {
       this.#key = key;
       this.#still(space, columns, scrollTop);
@@ -69,11 +77,18 @@ export class BatchFrame {
     const latencies = new Map(rows.map((request) => [request.id, latencyOf(model, request)]));
     const scales = latencyScales(latencies.values());
     const index = new Map(rows.map((request, i) => [request.id, i]));
-    if (space.wide) rows.forEach((request, i) => {
-      const parent = request.fork && index.get(request.fork.parent);
-      if (parent === undefined || parent === null || request.firstStep > model.headStep) return;
-      drawBranch(context, palette, columns.left(columns.columnOf(request.firstStep)), parent * space.rowHeight + space.barTop + space.barHeight / 2 - scrollTop, i * space.rowHeight + space.barTop + space.barHeight * 0.3 - scrollTop);
-    });
+    if (space.wide)
+      rows.forEach((request, i) => {
+        const parent = request.fork && index.get(request.fork.parent);
+        if (parent === undefined || parent === null || request.firstStep > model.headStep) return;
+        drawBranch(
+          context,
+          palette,
+          columns.left(columns.columnOf(request.firstStep)),
+          parent * space.rowHeight + space.barTop + space.barHeight / 2 - scrollTop,
+          i * space.rowHeight + space.barTop + space.barHeight * 0.3 - scrollTop,
+        );
+      });
     const first = Math.max(0, Math.floor(scrollTop / space.rowHeight));
     const last = Math.min(rows.length, Math.ceil((scrollTop + stacks.rows.height) / space.rowHeight));
     for (let i = first; i < last; i++) {
@@ -101,7 +116,10 @@ export class BatchFrame {
     const below = stacks.charts.clear('chart-marks');
     const rowsHeight = Math.min(stacks.rows.height, rows.length * space.rowHeight - scrollTop);
     if (space.wide) this.#moment(context, columns, moment, step, 0, rowsHeight);
-    else rows.forEach((_, i) => this.#moment(context, columns, moment, step, i * space.rowHeight - scrollTop + space.barTop, space.barHeight));
+    else
+      rows.forEach((_, i) =>
+        this.#moment(context, columns, moment, step, i * space.rowHeight - scrollTop + space.barTop, space.barHeight),
+      );
     this.#moment(below, columns, moment, step, 0, space.axisY);
     const { shown } = ui;
     const chosen = rows.findIndex((request) => shown !== null && 'request' in shown && shown.request === request.id);
@@ -116,9 +134,18 @@ export class BatchFrame {
       }
     }
     if (!this.focus) return;
-    doubleOutline(context, columns.left(columns.columnOf(this.focus.step)), this.focus.row * space.rowHeight + space.barTop - scrollTop, Math.max(4, columns.width - 1), space.barHeight, {
-      line: palette.css('selected'), gap: palette.css('selected-gap'), mark: palette.px('mark'),
-    });
+    doubleOutline(
+      context,
+      columns.left(columns.columnOf(this.focus.step)),
+      this.focus.row * space.rowHeight + space.barTop - scrollTop,
+      Math.max(4, columns.width - 1),
+      space.barHeight,
+      {
+        line: palette.css('selected'),
+        gap: palette.css('selected-gap'),
+        mark: palette.px('mark'),
+      },
+    );
   }
 
   /** The future, dimmed, and the current step: outlined if its column is wide enough, else a line with a notch.
@@ -155,11 +182,16 @@ export class BatchFrame {
     const { space, columns, rows } = this;
     if (!space || !columns) return { row: -1, step: null, part: null };
     const step = x < space.x + space.stepsWidth ? columns.stepAt(x) : null;
-    if (scrollTop === null) return { row: -1, step, part: step === null ? null : !space.pool || y < space.pool.y - 4 ? 'budget' : 'pool' };
+    if (scrollTop === null)
+      return { row: -1, step, part: step === null ? null : !space.pool || y < space.pool.y - 4 ? 'budget' : 'pool' };
     const row = Math.floor((y + scrollTop) / space.rowHeight);
     if (row >= rows.length) return { row: -1, step: null, part: null };
-    const inBar = space.wide || Math.abs(y + scrollTop - row * space.rowHeight - space.barTop - space.barHeight / 2) < space.barHeight;
-    const late = space.latency ? x >= space.latency.x : y + scrollTop - row * space.rowHeight > space.barTop + space.barHeight + 2;
+    const inBar =
+      space.wide ||
+      Math.abs(y + scrollTop - row * space.rowHeight - space.barTop - space.barHeight / 2) < space.barHeight;
+    const late = space.latency
+      ? x >= space.latency.x
+      : y + scrollTop - row * space.rowHeight > space.barTop + space.barHeight + 2;
     return { row, step: inBar ? step : null, part: late ? 'latency' : inBar && step !== null ? 'rows' : null };
   }
 }

@@ -39,13 +39,26 @@ export function latencyOf(model, request) {
   let worst = -1;
   intervals.forEach((us, i) => {
     if (worst < 0 || us > intervals[worst]) worst = i;
-    if (medianUs !== null && us > SPIKE_FACTOR * medianUs && us > SPIKE_US) spikes.push(spike(model, request, i + 1, us, medianUs));
+    if (medianUs !== null && us > SPIKE_FACTOR * medianUs && us > SPIKE_US)
+      spikes.push(spike(model, request, i + 1, us, medianUs));
   });
   let atWork = /** @type {Spike|null} */ (null);
   for (const one of spikes) if (one.causes[0].kind !== 'idle' && (!atWork || one.us > atWork.us)) atWork = one;
   const latency = {
-    worstAtWork: atWork, firstUs: numSettled > 0 && addedUs !== null ? tokenUs[0] - addedUs : null, intervals, medianUs, spikes,
-    worst: worst < 0 ? null : spikes.find((one) => one.index === worst + 1) ?? { index: worst + 1, us: intervals[worst], step: request.tokenStep[worst + 1], causes: [] },
+    worstAtWork: atWork,
+    firstUs: numSettled > 0 && addedUs !== null ? tokenUs[0] - addedUs : null,
+    intervals,
+    medianUs,
+    spikes,
+    worst:
+      worst < 0
+        ? null
+        : (spikes.find((one) => one.index === worst + 1) ?? {
+            index: worst + 1,
+            us: intervals[worst],
+            step: request.tokenStep[worst + 1],
+            causes: [],
+          }),
   };
   known.set(request, { settled: numSettled, latency });
   return latency;
@@ -68,22 +81,39 @@ function spike(model, request, index, us, medianUs) {
     const one = model.step(k);
     if (one) steps.push(one);
   }
-  const causes = [preempted(request, steps), held(request, steps), idle(model, steps, us, medianUs), prefill(request, steps), moves(steps)].filter((cause) => cause !== null);
+  const causes = [
+    preempted(request, steps),
+    held(request, steps),
+    idle(model, steps, us, medianUs),
+    prefill(request, steps),
+    moves(steps),
+  ].filter((cause) => cause !== null);
   return { index, us, step, causes: causes.length > 0 ? causes : [{ kind: 'none', step }] };
 }
 
 /** @param {BatchRequest} request @param {BatchStep[]} steps @returns {Cause|null} */
 function preempted(request, steps) {
-  const mine = steps.flatMap((one) => one.preempted.filter((event) => event.request_id === request.id).map((event) => ({ event, step: one.step })));
+  const mine = steps.flatMap((one) =>
+    one.preempted.filter((event) => event.request_id === request.id).map((event) => ({ event, step: one.step })),
+  );
   if (mine.length === 0) return null;
   const { event, step } = mine[0];
   let numTokens = 0;
   let bytes = 0;
   for (const one of steps) {
     numTokens += one.again.get(request.id) ?? 0;
-    for (const swap of [...one.swappedOut, ...one.swappedIn]) if (swap.request_id === request.id) bytes += swap.num_bytes;
+    for (const swap of [...one.swappedOut, ...one.swappedIn])
+      if (swap.request_id === request.id) bytes += swap.num_bytes;
   }
-  return { kind: event.reason.code === 'swap' ? 'swapped' : 'preempted', step, by: event.reason.for_request_id, own: event.reason.for_request_id === request.id, numTokens, bytes, numSteps: without(request, steps) };
+  return {
+    kind: event.reason.code === 'swap' ? 'swapped' : 'preempted',
+    step,
+    by: event.reason.for_request_id,
+    own: event.reason.for_request_id === request.id,
+    numTokens,
+    bytes,
+    numSteps: without(request, steps),
+  };
 }
 
 /** @param {BatchRequest} request @param {BatchStep[]} steps @returns {Cause|null} */
@@ -102,7 +132,9 @@ function without(request, steps) {
 function idle(model, steps, us, medianUs) {
   if (steps.length !== 1) return null;
   const gap = idleBefore(model, steps[0]);
-  return gap > us / 2 && gap > medianUs ? { kind: 'idle', step: steps[0].step, us: gap, measured: steps[0].measured } : null;
+  return gap > us / 2 && gap > medianUs
+    ? { kind: 'idle', step: steps[0].step, us: gap, measured: steps[0].measured }
+    : null;
 }
 
 /** @param {BatchModel} model @param {BatchStep} step @returns {number} microseconds between the end of the step before and its start */
@@ -115,11 +147,12 @@ export function idleBefore(model, step) {
 function prefill(request, steps) {
   /** @type {Map<number, {numTokens: number, step: number}>} */
   const by = new Map();
-  for (const one of steps) for (const chunk of one.chunks) {
-    if (chunk.kind !== 'prefill' || chunk.request_id === request.id) continue;
-    const sum = by.get(chunk.request_id) ?? { numTokens: 0, step: one.step };
-    by.set(chunk.request_id, { ...sum, numTokens: sum.numTokens + chunk.num_tokens });
-  }
+  for (const one of steps)
+    for (const chunk of one.chunks) {
+      if (chunk.kind !== 'prefill' || chunk.request_id === request.id) continue;
+      const sum = by.get(chunk.request_id) ?? { numTokens: 0, step: one.step };
+      by.set(chunk.request_id, { ...sum, numTokens: sum.numTokens + chunk.num_tokens });
+    }
   const most = [...by].sort((a, b) => b[1].numTokens - a[1].numTokens)[0];
   return most ? { kind: 'prefill', by: most[0], ...most[1], others: by.size - 1 } : null;
 }
@@ -127,7 +160,8 @@ function prefill(request, steps) {
 /** @param {BatchStep[]} steps @returns {Cause|null} */
 function moves(steps) {
   const sum = { evicted: 0, offloaded: 0, fetched: 0, copied: 0, forgotten: 0, bytes: 0 };
-  for (const one of steps) for (const name of /** @type {(keyof typeof sum)[]} */ (Object.keys(sum))) sum[name] += one.moves[name];
+  for (const one of steps)
+    for (const name of /** @type {(keyof typeof sum)[]} */ (Object.keys(sum))) sum[name] += one.moves[name];
   if (sum.evicted + sum.offloaded + sum.fetched + sum.copied + sum.forgotten === 0) return null;
   return { kind: 'moves', step: steps[steps.length - 1].step, moves: sum };
 }

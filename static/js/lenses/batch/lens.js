@@ -40,29 +40,64 @@ class BatchLens extends LensShell {
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    super(root, ctx, h('div', { class: 'column batch-body' }), { cursor: t.cursor, option: 'batch-cell', pages: false });
+    super(root, ctx, h('div', { class: 'column batch-body' }), {
+      cursor: t.cursor,
+      option: 'batch-cell',
+      pages: false,
+    });
     this.model = new BatchModel(ctx.log);
     this.idleNote = h('span', { class: 'lens-note' });
     this.problem = h('span', { class: 'batch-problem', role: 'status' });
     this.add = this.drawerButton(t.add, 'prompt', 'lens-choice lens-toggle');
-    this.head = h('div', { class: 'fine-note batch-head', 'aria-hidden': 'true' }, h('span', { class: 'batch-head-label' }, t.requests), h('span', { class: 'batch-head-first' }, t.first), h('span', { class: 'batch-head-rest' }, t.rest));
+    this.head = h(
+      'div',
+      { class: 'fine-note batch-head', 'aria-hidden': 'true' },
+      h('span', { class: 'batch-head-label' }, t.requests),
+      h('span', { class: 'batch-head-first' }, t.first),
+      h('span', { class: 'batch-head-rest' }, t.rest),
+    );
     this.rowBox = h('div', { class: 'batch-rows' });
     this.sticky = h('div', { class: 'batch-sticky' });
-    this.hint = h('div', { class: 'cluster note batch-hint', hidden: true }, h('span', {}, t.alone), this.drawerButton(t.scenarios, 'scenarios', 'lens-choice lens-toggle'));
+    this.hint = h(
+      'div',
+      { class: 'cluster note batch-hint', hidden: true },
+      h('span', {}, t.alone),
+      this.drawerButton(t.scenarios, 'scenarios', 'lens-choice lens-toggle'),
+    );
     this.more = h('div', { class: 'small-note batch-more', 'aria-hidden': 'true', hidden: true });
-    this.scroll = h('div', { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label }, this.sticky, this.rowBox, this.hint, this.more);
+    this.scroll = h(
+      'div',
+      { class: 'lens-canvas batch-scroll', role: 'group', 'aria-label': t.label },
+      this.sticky,
+      this.rowBox,
+      this.hint,
+      this.more,
+    );
     this.poolLabel = h('div', { class: 'cluster fine-note batch-chart-label' });
     this.budgetLabel = h('div', { class: 'cluster fine-note batch-chart-label' });
     this.hostLabel = h('div', { class: 'cluster fine-note batch-chart-label batch-chart-label-line' });
     this.now = h('div', { class: 'column small-note batch-now' });
     this.charts = h('div', { class: 'lens-canvas batch-charts' });
-    this.stacks = { rows: new CanvasStack(this.sticky, ['rows', 'row-marks']), charts: new CanvasStack(this.charts, ['charts', 'chart-marks']) };
+    this.stacks = {
+      rows: new CanvasStack(this.sticky, ['rows', 'row-marks']),
+      charts: new CanvasStack(this.charts, ['charts', 'chart-marks']),
+    };
     this.charts.append(this.budgetLabel, this.poolLabel, this.hostLabel, this.now);
     this.box.prepend(this.head, this.scroll, this.charts);
-    const bar = h('div', { class: 'cluster fine-note lens-bar' }, batchLegend(), h('div', { class: 'cluster lens-bar-end' }, this.problem, this.idleNote, this.add));
+    const bar = h(
+      'div',
+      { class: 'cluster fine-note lens-bar' },
+      batchLegend(),
+      h('div', { class: 'cluster lens-bar-end' }, this.problem, this.idleNote, this.add),
+    );
     this.mount(bar, this.box);
     this.frame = new BatchFrame(this.model, ctx, this.stacks);
-    this.list = new BatchRows(this.rowBox, ctx, (id) => this.#select(id), (message) => setText(this.problem, message));
+    this.list = new BatchRows(
+      this.rowBox,
+      ctx,
+      (id) => this.#select(id),
+      (message) => setText(this.problem, message),
+    );
     this.sizes.push(this.watch(this.scroll));
     this.listen(this.scroll, this.charts);
     for (const box of [this.scroll, this.charts]) box.addEventListener('pointerdown', (event) => this.point(event));
@@ -79,7 +114,10 @@ class BatchLens extends LensShell {
     this.position = scene.position;
     this.playing = scene.step !== null;
     const all = [...model.requests.values()];
-    this.rows = all.length > MAX_ROWS ? all.filter((request, index) => request.end === null || index >= all.length - MAX_ROWS).slice(-MAX_ROWS) : all;
+    this.rows =
+      all.length > MAX_ROWS
+        ? all.filter((request, index) => request.end === null || index >= all.length - MAX_ROWS).slice(-MAX_ROWS)
+        : all;
     const numHost = header.pool.num_host_blocks ?? 0;
     const space = this.frame.layout({ width: this.scroll.clientWidth, height: this.size.height }, this.rows, numHost);
     const listens = header.capabilities.includes('commands');
@@ -120,9 +158,15 @@ class BatchLens extends LensShell {
     };
     place(this.budgetLabel, space.budget);
     place(this.poolLabel, space.pool);
-    const budget = one && (one.budget === null ? String(one.numTokens) : fill(t.of, { n: one.numTokens, all: one.budget }));
+    const budget =
+      one && (one.budget === null ? String(one.numTokens) : fill(t.of, { n: one.numTokens, all: one.budget }));
     label(this.budgetLabel, t.tokens, budget, space.wide && one?.budget ? t.budgetDashed : '');
-    label(this.poolLabel, t.pool, one && fill(t.of, { n: one.used, all: numBlocks }), one ? fill(t.cachedToo, { n: one.cached }) : '');
+    label(
+      this.poolLabel,
+      t.pool,
+      one && fill(t.of, { n: one.used, all: numBlocks }),
+      one ? fill(t.cachedToo, { n: one.cached }) : '',
+    );
     place(this.hostLabel, space.wide ? space.host : null);
     label(this.hostLabel, t.host, one && fill(t.of, { n: one.host, all: numHost }), '');
     this.now.hidden = !space.latency;
@@ -131,7 +175,12 @@ class BatchLens extends LensShell {
       this.now.style.top = `${space.budget.y - 2}px`;
       this.now.style.width = `${space.width - space.latency.x - 8}px`;
     }
-    replace(this.now, one ? [h('strong', {}, fill(t.step, { step: this.step })), h('span', {}, stepText(this.model, this.step))] : h('span', {}, this.model.steps.length > 0 ? t.before : ''));
+    replace(
+      this.now,
+      one
+        ? [h('strong', {}, fill(t.step, { step: this.step })), h('span', {}, stepText(this.model, this.step))]
+        : h('span', {}, this.model.steps.length > 0 ? t.before : ''),
+    );
     const share = idleShare(this.model);
     setText(this.idleNote, share > IDLE_SAID ? fill(t.idle, { percent: percent(share) }) : '');
     this.idleNote.title = t.idleHint;
@@ -140,8 +189,16 @@ class BatchLens extends LensShell {
   #emptyState() {
     const { length } = this.rows;
     this.hint.hidden = length !== 1;
-    const changed = this.showEmpty(length === 0 ? 'none' : '', () => [h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, t.emptyLong), h('div', { class: 'cluster batch-empty-buttons' },
-      this.drawerButton(t.scenarios, 'scenarios'), this.drawerButton(t.emptyAction, 'prompt', 'secondary'))]);
+    const changed = this.showEmpty(length === 0 ? 'none' : '', () => [
+      h('p', { class: 'lens-empty-title' }, t.empty),
+      h('p', {}, t.emptyLong),
+      h(
+        'div',
+        { class: 'cluster batch-empty-buttons' },
+        this.drawerButton(t.scenarios, 'scenarios'),
+        this.drawerButton(t.emptyAction, 'prompt', 'secondary'),
+      ),
+    ]);
     if (changed) for (const part of [this.head, this.scroll, this.charts, this.cursor]) part.hidden = length === 0;
   }
 
@@ -157,7 +214,12 @@ class BatchLens extends LensShell {
   describe(scene) {
     const pool = this.ctx.log.header?.pool;
     this.tell();
-    return describeBatch(this.model, scene.step ? scene.step.step : scene.position, pool?.num_blocks ?? 0, pool?.num_host_blocks ?? 0);
+    return describeBatch(
+      this.model,
+      scene.step ? scene.step.step : scene.position,
+      pool?.num_blocks ?? 0,
+      pool?.num_host_blocks ?? 0,
+    );
   }
 
   /** @param {number} progress */
@@ -186,7 +248,11 @@ class BatchLens extends LensShell {
     else if (step === null) this.tip.hide();
     else if (part === 'rows' && request) this.tip.show(event, cellText(this.model, request, step));
     else if (part === 'budget') this.tip.show(event, `${fill(t.step, { step })}: ${stepText(this.model, step)}`);
-    else if (part === 'pool') this.tip.show(event, `${fill(t.step, { step })}: ${poolText(this.model, step, pool.num_blocks, pool.num_host_blocks ?? 0)}`);
+    else if (part === 'pool')
+      this.tip.show(
+        event,
+        `${fill(t.step, { step })}: ${poolText(this.model, step, pool.num_blocks, pool.num_host_blocks ?? 0)}`,
+      );
     else this.tip.hide();
   }
 
@@ -231,13 +297,17 @@ class BatchLens extends LensShell {
   move(columns, rows) {
     const { model, frame, place } = this;
     const first = model.base + 1;
-    this.place = { row: clamp(place.row + rows, 0, Math.max(0, this.rows.length - 1)), step: clamp((place.step || this.step) + columns, first, Math.max(first, model.headStep)) };
+    this.place = {
+      row: clamp(place.row + rows, 0, Math.max(0, this.rows.length - 1)),
+      step: clamp((place.step || this.step) + columns, first, Math.max(first, model.headStep)),
+    };
     const request = this.rows[this.place.row];
     frame.focus = this.place;
     const top = this.place.row * (frame.space?.rowHeight ?? 0);
     const bottom = top + (frame.space?.rowHeight ?? 0);
     if (top < this.scroll.scrollTop) this.scroll.scrollTop = top;
-    else if (bottom > this.scroll.scrollTop + this.scroll.clientHeight) this.scroll.scrollTop = bottom - this.scroll.clientHeight;
+    else if (bottom > this.scroll.scrollTop + this.scroll.clientHeight)
+      this.scroll.scrollTop = bottom - this.scroll.clientHeight;
     this.#cursorValue();
     if (request) this.ctx.ui.hover({ kind: 'request', request: request.id });
     this.ctx.ui.changes.emit('ui');
@@ -246,7 +316,15 @@ class BatchLens extends LensShell {
   #cursorValue() {
     const request = this.rows[this.place.row];
     const { pinned } = this.ctx.ui.selection;
-    this.option.setAttribute('aria-selected', String(request !== undefined && pinned?.kind === 'request' && pinned.request === request.id && this.place.step === this.position));
+    this.option.setAttribute(
+      'aria-selected',
+      String(
+        request !== undefined &&
+          pinned?.kind === 'request' &&
+          pinned.request === request.id &&
+          this.place.step === this.position,
+      ),
+    );
     setText(this.option, request ? cellText(this.model, request, this.place.step || this.step) : t.empty);
   }
 }

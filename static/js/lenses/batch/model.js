@@ -58,8 +58,19 @@ export class BatchModel {
     const { log } = this;
     const numBlocks = log.header?.pool.num_blocks ?? 0;
     Object.assign(this, {
-      records: log.records, read: 0, base: log.baseStep, steps: [], requests: new Map(), live: new Set(), refCount: new Int32Array(numBlocks),
-      hashed: new Uint8Array(numBlocks), used: 0, cached: 0, host: new Map(), open: null, measured: null,
+      records: log.records,
+      read: 0,
+      base: log.baseStep,
+      steps: [],
+      requests: new Map(),
+      live: new Set(),
+      refCount: new Int32Array(numBlocks),
+      hashed: new Uint8Array(numBlocks),
+      used: 0,
+      cached: 0,
+      host: new Map(),
+      open: null,
+      measured: null,
     });
     this.version += 1;
     this.#resume(log.checkpoint);
@@ -78,7 +89,15 @@ export class BatchModel {
     for (const known of checkpoint.requests) {
       if (known.state === 'finished') continue;
       const now = known.state === 'running' ? 'held' : known.state;
-      this.#add({ id: known.id, prompt: known.prompt, promptLength: known.prompt_length, priority: known.priority ?? 0, fork: known.fork ?? null, addedUs: null, now }).reached = known.num_computed;
+      this.#add({
+        id: known.id,
+        prompt: known.prompt,
+        promptLength: known.prompt_length,
+        priority: known.priority ?? 0,
+        fork: known.fork ?? null,
+        addedUs: null,
+        now,
+      }).reached = known.num_computed;
     }
   }
 
@@ -87,8 +106,22 @@ export class BatchModel {
     const firstStep = this.headStep + (this.open ? 2 : 1);
     /** @type {BatchRequest} */
     const request = {
-      id, letter: letterOf(id), prompt: prompt === '' && fork ? this.requests.get(fork.parent_id)?.prompt ?? '' : prompt, promptLength, priority, fork: fork && { parent: fork.parent_id, position: fork.position }, addedUs, firstStep,
-      endStep: Infinity, end: null, states: [], reached: 0, now, tokenUs: [], tokenStep: [], numSettled: 0,
+      id,
+      letter: letterOf(id),
+      prompt: prompt === '' && fork ? (this.requests.get(fork.parent_id)?.prompt ?? '') : prompt,
+      promptLength,
+      priority,
+      fork: fork && { parent: fork.parent_id, position: fork.position },
+      addedUs,
+      firstStep,
+      endStep: Infinity,
+      end: null,
+      states: [],
+      reached: 0,
+      now,
+      tokenUs: [],
+      tokenStep: [],
+      numSettled: 0,
     };
     this.requests.set(id, request);
     this.live.add(request);
@@ -131,8 +164,13 @@ export class BatchModel {
     switch (event.type) {
       case 'request_added':
         this.#add({
-          id: event.request_id, prompt: event.prompt, promptLength: event.num_prompt_tokens ?? event.token_ids.length, priority: event.priority ?? 0,
-          fork: event.fork ?? null, addedUs: us, now: 'waiting',
+          id: event.request_id,
+          prompt: event.prompt,
+          promptLength: event.num_prompt_tokens ?? event.token_ids.length,
+          priority: event.priority ?? 0,
+          fork: event.fork ?? null,
+          addedUs: us,
+          now: 'waiting',
         });
         break;
       case 'request_forked':
@@ -142,15 +180,25 @@ export class BatchModel {
           request.reached = event.num_computed;
         }
         break;
-      case 'request_reprioritised': if (request) request.priority = event.priority; break;
+      case 'request_reprioritised':
+        if (request) request.priority = event.priority;
+        break;
       case 'step_started':
         this.open = blankStep(event.step, us, this.measured);
         this.measured = null;
         break;
-      case 'miss_measured': this.measured = event.request_id; break;
-      case 'step_scheduled': this.#scheduled(event); break;
-      case 'step_finished': this.#stepFinished(us); break;
-      case 'request_started': if (request) request.now = 'held'; break;
+      case 'miss_measured':
+        this.measured = event.request_id;
+        break;
+      case 'step_scheduled':
+        this.#scheduled(event);
+        break;
+      case 'step_finished':
+        this.#stepFinished(us);
+        break;
+      case 'request_started':
+        if (request) request.now = 'held';
+        break;
       case 'request_preempted':
         if (request) request.now = event.reason.code === 'swap' ? 'swapped' : 'preempted';
         open?.preempted.push(event);
@@ -164,9 +212,15 @@ export class BatchModel {
         if (request) request.now = 'held';
         open?.swappedIn.push(event);
         break;
-      case 'block_allocated': this.#count(event.block_id, 1); break;
-      case 'block_shared': this.#count(event.block_id, 1); break;
-      case 'block_cached': this.#hash(event.block_id, 1); break;
+      case 'block_allocated':
+        this.#count(event.block_id, 1);
+        break;
+      case 'block_shared':
+        this.#count(event.block_id, 1);
+        break;
+      case 'block_cached':
+        this.#hash(event.block_id, 1);
+        break;
       case 'block_copied':
         this.#count(event.from_block_id, -1);
         this.#count(event.block_id, 1);
@@ -188,14 +242,21 @@ export class BatchModel {
         this.#hash(event.block_id, 0);
         if (open) this.#moved(open, 'evicted', 0);
         break;
-      case 'prefix_cache_reset': for (const block of event.block_ids) this.#hash(block, 0); break;
-      case 'blocks_released': for (const block of event.block_ids) this.#count(block, -1); break;
+      case 'prefix_cache_reset':
+        for (const block of event.block_ids) this.#hash(block, 0);
+        break;
+      case 'blocks_released':
+        for (const block of event.block_ids) this.#count(block, -1);
+        break;
       case 'token_sampled':
         request?.tokenUs.push(us);
         request?.tokenStep.push(open?.step ?? this.headStep);
         break;
-      case 'request_finished': if (request) this.#ended(request, event.reason.code); break;
-      default: break;
+      case 'request_finished':
+        if (request) this.#ended(request, event.reason.code);
+        break;
+      default:
+        break;
     }
   }
 
@@ -278,7 +339,21 @@ export class BatchModel {
 /** @param {number} step @param {number} us @param {number|null} measured @returns {BatchStep} */
 function blankStep(step, us, measured) {
   return {
-    step, startUs: us, endUs: us, budget: null, chunks: [], numTokens: 0, blocked: null, used: 0, cached: 0, host: 0, again: new Map(), measured,
-    preempted: [], swappedOut: [], swappedIn: [], moves: { evicted: 0, offloaded: 0, fetched: 0, copied: 0, forgotten: 0, bytes: 0 },
+    step,
+    startUs: us,
+    endUs: us,
+    budget: null,
+    chunks: [],
+    numTokens: 0,
+    blocked: null,
+    used: 0,
+    cached: 0,
+    host: 0,
+    again: new Map(),
+    measured,
+    preempted: [],
+    swappedOut: [],
+    swappedIn: [],
+    moves: { evicted: 0, offloaded: 0, fetched: 0, copied: 0, forgotten: 0, bytes: 0 },
   };
 }

@@ -49,23 +49,56 @@ export class BatchRows {
   /** @param {BatchRequest} request @returns {Row} */
   #row(request) {
     const { id, letter } = request;
-    const button = (/** @type {string} */ path, /** @type {string} */ label, /** @type {() => void} */ click) => h('button', {
-      type: 'button', class: 'batch-button', 'aria-label': fill(label, { letter }), title: fill(label, { letter }), on: { click },
-    }, icon(path));
+    const button = (/** @type {string} */ path, /** @type {string} */ label, /** @type {() => void} */ click) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'batch-button',
+          'aria-label': fill(label, { letter }),
+          title: fill(label, { letter }),
+          on: { click },
+        },
+        icon(path),
+      );
     const priority = h('span', { class: 'batch-priority' });
     const prompt = request.prompt.replace(/\s+/g, ' ').trim();
     const row = {
-      name: h('button', { type: 'button', class: 'clip batch-name', title: clip(prompt, 400), on: { click: () => this.onSelect(id) } },
-        h('span', { class: 'visually-hidden' }, fill(t.request, { letter })), h('span', { dir: 'auto' }, prompt === '' ? fill(t.noPrompt, { n: request.promptLength }) : clip(prompt, 120))),
-      note: h('span', { class: 'clip batch-note' }, request.fork ? fill(t.branch, { letter: letterOf(request.fork.parent), position: request.fork.position }) : ''),
-      less: button(PATHS.dash, t.sooner, () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority - 1 })),
+      name: h(
+        'button',
+        { type: 'button', class: 'clip batch-name', title: clip(prompt, 400), on: { click: () => this.onSelect(id) } },
+        h('span', { class: 'visually-hidden' }, fill(t.request, { letter })),
+        h('span', { dir: 'auto' }, prompt === '' ? fill(t.noPrompt, { n: request.promptLength }) : clip(prompt, 120)),
+      ),
+      note: h(
+        'span',
+        { class: 'clip batch-note' },
+        request.fork ? fill(t.branch, { letter: letterOf(request.fork.parent), position: request.fork.position }) : '',
+      ),
+      less: button(
+        PATHS.dash,
+        t.sooner,
+        () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority - 1 }),
+      ),
       priority,
-      more: button(PLUS, t.later, () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority + 1 })),
+      more: button(
+        PLUS,
+        t.later,
+        () => void this.#send({ command: 'set_priority', request_id: id, priority: request.priority + 1 }),
+      ),
       cancel: button(PATHS.cross, t.cancel, () => void this.#send({ command: 'cancel', request_id: id })),
-      first: h('span', { class: 'clip batch-first' }), rest: h('span', { class: 'clip batch-rest' }), key: '',
+      first: h('span', { class: 'clip batch-first' }),
+      rest: h('span', { class: 'clip batch-rest' }),
+      key: '',
     };
     const controls = h('span', { class: 'batch-controls' }, row.less, priority, row.more, row.cancel);
-    const root = h('div', { class: 'small-note batch-row' }, h('div', { class: 'batch-label' }, row.name, row.note, controls), row.first, row.rest);
+    const root = h(
+      'div',
+      { class: 'small-note batch-row' },
+      h('div', { class: 'batch-label' }, row.name, row.note, controls),
+      row.first,
+      row.rest,
+    );
     return { ...row, root, controls };
   }
 
@@ -84,9 +117,17 @@ export class BatchRows {
     setAttribute(row.name, 'aria-pressed', String(selected));
     row.controls.hidden = !listens || request.end !== null;
     setText(row.priority, fill(t.priorityShort, { n: request.priority }).replace('-', '−'));
-    row.priority.title = model.log.header?.scheduler.order === 'priority' ? fill(t.priorityHint, { n: request.priority }) : t.priorityIdle;
+    row.priority.title =
+      model.log.header?.scheduler.order === 'priority' ? fill(t.priorityHint, { n: request.priority }) : t.priorityIdle;
     const latency = latencyOf(model, request);
-    const first = latency.firstUs === null ? (request.end ? t.none : request.numSettled > 0 ? t.unknown : t.notYet) : time(latency.firstUs);
+    const first =
+      latency.firstUs === null
+        ? request.end
+          ? t.none
+          : request.numSettled > 0
+            ? t.unknown
+            : t.notYet
+        : time(latency.firstUs);
     setText(row.first, space.wide ? first : fill(t.firstShort, { time: first }));
     setText(row.rest, restText(latency));
   }
@@ -107,9 +148,13 @@ export function placesOf(space) {
   const px = (/** @type {number} */ value) => `${Math.round(value)}px`;
   const badge = space.em * 1.8 + (space.wide ? 16 : 8);
   return {
-    '--label-left': px(space.wide ? badge : space.x + badge), '--label-width': px(space.wide ? space.label - badge : space.width - 2 * space.x - badge),
-    '--first-left': px(space.latency ? space.latency.x : space.x), '--first-width': px(space.latency ? space.latency.firstWidth : space.em * 10),
-    '--rest-left': px(space.latency ? space.latency.restX : space.x + space.em * 10.5), '--rest-width': px(space.latency ? space.latency.restWidth : space.width - 2 * space.x - space.em * 10.5),
-    '--label-height': px(space.wide ? space.rowHeight : space.labelHeight), '--bar-bottom': px(space.barTop + space.barHeight),
+    '--label-left': px(space.wide ? badge : space.x + badge),
+    '--label-width': px(space.wide ? space.label - badge : space.width - 2 * space.x - badge),
+    '--first-left': px(space.latency ? space.latency.x : space.x),
+    '--first-width': px(space.latency ? space.latency.firstWidth : space.em * 10),
+    '--rest-left': px(space.latency ? space.latency.restX : space.x + space.em * 10.5),
+    '--rest-width': px(space.latency ? space.latency.restWidth : space.width - 2 * space.x - space.em * 10.5),
+    '--label-height': px(space.wide ? space.rowHeight : space.labelHeight),
+    '--bar-bottom': px(space.barTop + space.barHeight),
   };
 }

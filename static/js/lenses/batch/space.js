@@ -38,7 +38,9 @@ export function batchSpace({ width, height }, palette, numRows, host) {
   const sizes = wide ? [4.4, 2.8] : [2.6, 1.5];
   const fixed = line * (wide ? 1.2 : 2.6) + em * (1.6 + sizes[0] + (pool ? sizes[1] : 0) + (host ? 1.5 : 0));
   const room = height - fixed - (wide ? em * 1.6 : 0);
-  const rowHeight = wide ? Math.floor(clamp(room / Math.max(1, numRows), least, Math.max(least, (MAX_ROW / 12) * em))) : least;
+  const rowHeight = wide
+    ? Math.floor(clamp(room / Math.max(1, numRows), least, Math.max(least, (MAX_ROW / 12) * em)))
+    : least;
   const spare = wide ? clamp((room - numRows * rowHeight) / em - 4, 0, 8) : 0;
   const title = wide ? 0 : line;
   const budget = { y: Math.round(em * 0.5) + title, height: Math.round(em * (sizes[0] + spare * 0.6)) };
@@ -51,9 +53,29 @@ export function batchSpace({ width, height }, palette, numRows, host) {
   const poolBand = pool ? band((wide ? 0.8 : 0.3) + title / em, sizes[1] + spare * 0.4) : null;
   const hostBand = pool && host ? band(0.4, 1.1) : null;
   return {
-    wide, em, width, label, labelHeight, x, stepsWidth, rowHeight, barTop: wide ? Math.round(rowHeight * 0.14) : labelHeight, barHeight: wide ? Math.round(rowHeight * 0.72) : bar,
-    budget, pool: poolBand, host: hostBand, axisY: below + 4, chartsHeight: below + 8 + line,
-    latency: wide ? { x: latencyX, firstWidth, restX: latencyX + firstWidth + gap, restWidth: Math.max(40, latencyWidth - firstWidth - gap * 1.5) } : null,
+    wide,
+    em,
+    width,
+    label,
+    labelHeight,
+    x,
+    stepsWidth,
+    rowHeight,
+    barTop: wide ? Math.round(rowHeight * 0.14) : labelHeight,
+    barHeight: wide ? Math.round(rowHeight * 0.72) : bar,
+    budget,
+    pool: poolBand,
+    host: hostBand,
+    axisY: below + 4,
+    chartsHeight: below + 8 + line,
+    latency: wide
+      ? {
+          x: latencyX,
+          firstWidth,
+          restX: latencyX + firstWidth + gap,
+          restWidth: Math.max(40, latencyWidth - firstWidth - gap * 1.5),
+        }
+      : null,
   };
 }
 

@@ -2,9 +2,9 @@
  * Paints the cells of all layers: a bitmap with two rows per layer (K, V) and one device pixel per column pixel,
  * filled by lookup table and then drawn strip by strip at each row's height.
  */
-import {mix, packed} from '../../ui/palette.js';
-import {ENTRY} from './entries.js';
-import {goneShare} from './gone.js';
+import { mix, packed } from '../../ui/palette.js';
+import { ENTRY } from './entries.js';
+import { goneShare } from './gone.js';
 /** @import { Bitmap } from '../../ui/canvas.js' */
 /** @import { Palette, Rgb } from '../../ui/palette.js' */
 /** @import { ColumnEdges } from './columns.js' */
@@ -53,7 +53,7 @@ function half(full, calm, ground, nobody) {
     stored[level] = packed(color);
     kept[level] = packed(mix(mix(color, nobody, 0.62), ground, 0.12));
   }
-  return {stored, kept, fresh: packed(full), dead: packed(mix(ground, nobody, 0.5))};
+  return { stored, kept, fresh: packed(full), dead: packed(mix(ground, nobody, 0.5)) };
 }
 
 /**
@@ -106,7 +106,8 @@ const MOST_DIMMED = 0.72;
 
 /** One pixel word mixed with another. @param {number} word @param {number} to @param {number} t @returns {number} */
 function towards(word, to, t) {
-  const part = (/** @type {number} */ shift) => Math.round(((word >>> shift) & 255) * (1 - t) + ((to >>> shift) & 255) * t) << shift;
+  const part = (/** @type {number} */ shift) =>
+    Math.round(((word >>> shift) & 255) * (1 - t) + ((to >>> shift) & 255) * t) << shift;
   return ((255 << 24) | part(16) | part(8) | part(0)) >>> 0;
 }
 
@@ -178,7 +179,10 @@ function pixelEdges(edges, ratio, left, blockSize, gapFrom) {
  */
 export function drawRow(context, bitmap, row, left, width, ratio) {
   const snap = (/** @type {number} */ y) => Math.round(y * ratio) / ratio;
-  const strips = /** @type {const} */ ([[0, row.keyTop, row.keyHeight], [1, row.valueTop, row.valueHeight]]);
+  const strips = /** @type {const} */ ([
+    [0, row.keyTop, row.keyHeight],
+    [1, row.valueTop, row.valueHeight],
+  ]);
   for (const [h, top, height] of strips) {
     const y = snap(top);
     bitmap.drawRows(context, row.layer * 2 + h, 1, left, y, width, Math.max(1 / ratio, snap(top + height) - y));

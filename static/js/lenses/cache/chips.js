@@ -25,11 +25,27 @@ export function chipsOf(picture, entries, edges, progress, history, selection) {
   const t = texts.cache.chip;
   return blockGroups(edges, entries.table, size).map(({ logical, block, x0, x1, from, to }) => {
     const first = entries.states[from] ?? ENTRY.ABSENT;
-    const state = block < 0 && first === ENTRY.FORGOTTEN ? 'released' : chipState(first, entries.kept[logical], from < request.numHitTokens);
-    const title = state === 'none' ? t.none : state === 'released' ? (first === ENTRY.FORGOTTEN ? t.forgotten : t.released) : fill(t.block, { block });
+    const state =
+      block < 0 && first === ENTRY.FORGOTTEN
+        ? 'released'
+        : chipState(first, entries.kept[logical], from < request.numHitTokens);
+    const title =
+      state === 'none'
+        ? t.none
+        : state === 'released'
+          ? first === ENTRY.FORGOTTEN
+            ? t.forgotten
+            : t.released
+          : fill(t.block, { block });
     return {
-      x0, x1, state, title, notes: notesOf(picture, state, block, to - from, history), short: block >= 0 ? String(block) : '',
-      ring: ringAt(picture, logical, block, progress), selected: selection?.kind === 'block' && selection.block === block && block >= 0,
+      x0,
+      x1,
+      state,
+      title,
+      notes: notesOf(picture, state, block, to - from, history),
+      short: block >= 0 ? String(block) : '',
+      ring: ringAt(picture, logical, block, progress),
+      selected: selection?.kind === 'block' && selection.block === block && block >= 0,
     };
   });
 }
@@ -98,19 +114,45 @@ export function axisParts({ request, scene, chunk, stages }, edges, log) {
   const last = edges.after.numShown - 1;
   if (request.state === 'finished' && !(scene.step && chunk)) {
     const options = stages.after.numStored > 0 ? t.over : t.overGone;
-    return [{ x0: edges.left, x1: edges.right, texts: options.map((option) => fill(option, { letter: request.letter })), strong: true }];
+    return [
+      {
+        x0: edges.left,
+        x1: edges.right,
+        texts: options.map((option) => fill(option, { letter: request.letter })),
+        strong: true,
+      },
+    ];
   }
-  const put = (/** @type {readonly string[]} */ options, /** @type {number} */ from, /** @type {number} */ to, /** @type {Record<string, number>} */ values, strong = false) => {
+  const put = (
+    /** @type {readonly string[]} */ options,
+    /** @type {number} */ from,
+    /** @type {number} */ to,
+    /** @type {Record<string, number>} */ values,
+    strong = false,
+  ) => {
     if (to <= from || from > last) return;
-    parts.push({ x0: edges.leftOf(from), x1: edges.rightOf(Math.min(last, to - 1)), texts: options.map((option) => fill(option, values)), strong });
+    parts.push({
+      x0: edges.leftOf(from),
+      x1: edges.rightOf(Math.min(last, to - 1)),
+      texts: options.map((option) => fill(option, values)),
+      strong,
+    });
   };
   const n = promptLength - hit;
   const span_ = log.spanOf(request.id);
   const chunks = span_ && span_.firstTokenStep > 0 ? span_.firstTokenStep - span_.firstStep + 1 : 1;
   const done = scene.step && chunk ? (scene.before.requests.get(request.id)?.numComputed ?? 0) : request.numComputed;
   put(t.hit, 0, hit, { n: hit });
-  if (done <= hit) put(chunk?.kind === 'prefill' && chunk.num_tokens >= n ? t.prefillNow : t.prefillAhead, hit, promptLength, { n }, chunk?.kind === 'prefill');
-  else if (done < promptLength) put(t.prefillPart, hit, promptLength, { n, done: done - hit }, chunk?.kind === 'prefill');
+  if (done <= hit)
+    put(
+      chunk?.kind === 'prefill' && chunk.num_tokens >= n ? t.prefillNow : t.prefillAhead,
+      hit,
+      promptLength,
+      { n },
+      chunk?.kind === 'prefill',
+    );
+  else if (done < promptLength)
+    put(t.prefillPart, hit, promptLength, { n, done: done - hit }, chunk?.kind === 'prefill');
   else if (chunks > 1) put(t.prefillChunks, hit, promptLength, { n, chunks });
   else put(t.prefill, hit, promptLength, { n });
   if (request.numComputed > promptLength || chunk?.kind === 'decode') put(t.decode, promptLength, last + 1, {}, true);

@@ -49,7 +49,8 @@ export class Columns {
     const { tailStart, pitch, blockGap, bodyPitch, bodyWidth } = this.scale;
     if (p < tailStart) return this.x + p * bodyPitch;
     const { blockSize } = this.input;
-    const gaps = tailStart > 0 ? Math.floor(p / blockSize) - Math.floor(tailStart / blockSize) : Math.floor(p / blockSize);
+    const gaps =
+      tailStart > 0 ? Math.floor(p / blockSize) - Math.floor(tailStart / blockSize) : Math.floor(p / blockSize);
     return this.x + bodyWidth + (p - tailStart) * pitch + gaps * blockGap;
   }
 

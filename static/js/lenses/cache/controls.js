@@ -12,16 +12,39 @@ export class CacheControls {
   constructor(ui) {
     this.ui = ui;
     /** @type {Map<CacheView, HTMLButtonElement>} */
-    this.views = new Map(VIEWS.map((view) => [view, h('button', {
-      type: 'button', class: 'lens-choice', 'aria-pressed': 'false', on: { click: () => ui.set({ view }) },
-    }, texts.cache.views[view])]));
+    this.views = new Map(
+      VIEWS.map((view) => [
+        view,
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'lens-choice',
+            'aria-pressed': 'false',
+            on: { click: () => ui.set({ view }) },
+          },
+          texts.cache.views[view],
+        ),
+      ]),
+    );
     this.sink = sinkToggle(ui);
     this.legend = h('div', { class: 'cluster lens-legend' });
     this.legendKey = '';
-    this.element = h('div', { class: 'cluster fine-note lens-bar' },
+    this.element = h(
+      'div',
+      { class: 'cluster fine-note lens-bar' },
       this.legend,
-      h('div', { class: 'cluster lens-bar-end' },
-        h('div', { class: 'lens-choices', role: 'group', 'aria-label': texts.cache.views.label }, ...this.views.values()), this.sink));
+      h(
+        'div',
+        { class: 'cluster lens-bar-end' },
+        h(
+          'div',
+          { class: 'lens-choices', role: 'group', 'aria-label': texts.cache.views.label },
+          ...this.views.values(),
+        ),
+        this.sink,
+      ),
+    );
   }
 
   update() {
@@ -35,10 +58,17 @@ export class CacheControls {
     if (key === this.legendKey) return;
     this.legendKey = key;
     const t = texts.cache.legend.state;
-    const swatch = (/** @type {string} */ kind, /** @type {string} */ text) => h('span', { class: 'lens-key' }, h('span', { class: `swatch swatch-${kind}` }), text);
-    replace(this.legend,
-      swatch(latent ? 'stored-latent' : 'stored', latent ? t.storedLatent : t.stored), swatch(latent ? 'fresh-latent' : 'fresh', t.fresh), swatch('blank', t.blank),
-      windows && swatch('dead', t.dead), kept && swatch('kept', t.kept), gone && swatch('gone', t.gone));
+    const swatch = (/** @type {string} */ kind, /** @type {string} */ text) =>
+      h('span', { class: 'lens-key' }, h('span', { class: `swatch swatch-${kind}` }), text);
+    replace(
+      this.legend,
+      swatch(latent ? 'stored-latent' : 'stored', latent ? t.storedLatent : t.stored),
+      swatch(latent ? 'fresh-latent' : 'fresh', t.fresh),
+      swatch('blank', t.blank),
+      windows && swatch('dead', t.dead),
+      kept && swatch('kept', t.kept),
+      gone && swatch('gone', t.gone),
+    );
   }
 
   /** Scales with real numbers. @param {readonly Scale[]} scales @param {string} note */
@@ -46,16 +76,34 @@ export class CacheControls {
     const key = JSON.stringify([scales, note]);
     if (key === this.legendKey) return;
     this.legendKey = key;
-    replace(this.legend,
-      ...scales.map((scale) => h('span', { class: 'lens-key' }, `${scale.title} `, h('span', { class: 'lens-number' }, scale.low), h('span', { class: 'ramp' }), h('span', { class: 'lens-number' }, scale.high))),
-      note !== '' && h('span', { class: 'lens-note' }, note));
+    replace(
+      this.legend,
+      ...scales.map((scale) =>
+        h(
+          'span',
+          { class: 'lens-key' },
+          `${scale.title} `,
+          h('span', { class: 'lens-number' }, scale.low),
+          h('span', { class: 'ramp' }),
+          h('span', { class: 'lens-number' }, scale.high),
+        ),
+      ),
+      note !== '' && h('span', { class: 'lens-note' }, note),
+    );
   }
 }
 
 /** @param {Ui} ui @returns {HTMLButtonElement} */
 export function sinkToggle(ui) {
-  return h('button', {
-    type: 'button', class: 'lens-choice lens-toggle', 'aria-pressed': 'false', title: texts.cache.sinkHint, on: { click: () => ui.set({ hideSink: !ui.hideSink }) },
-  }, texts.cache.sink);
+  return h(
+    'button',
+    {
+      type: 'button',
+      class: 'lens-choice lens-toggle',
+      'aria-pressed': 'false',
+      title: texts.cache.sinkHint,
+      on: { click: () => ui.set({ hideSink: !ui.hideSink }) },
+    },
+    texts.cache.sink,
+  );
 }
-

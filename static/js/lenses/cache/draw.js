@@ -54,7 +54,14 @@ export function drawCells(frame) {
 function panel({ context, palette, space, edges }, row) {
   context.globalAlpha = row.weight;
   context.fillStyle = palette.css('row-open');
-  roundRect(context, space.columnsLeft - 8, row.top + 2, Math.max(120, edges.right - space.columnsLeft + 16), row.height - 4, 7);
+  roundRect(
+    context,
+    space.columnsLeft - 8,
+    row.top + 2,
+    Math.max(120, edges.right - space.columnsLeft + 16),
+    row.height - 4,
+    7,
+  );
   context.fill();
   context.globalAlpha = 1;
 }
@@ -77,9 +84,16 @@ function outlines(frame, edges) {
   const { context, palette, rows, layers } = frame;
   const before = columnStates(edges, frame.from);
   const after = columnStates(edges, frame.to);
-  const paths = { own: new Path2D(), next: new Path2D(), absent: new Path2D(), gone: new Path2D(), strike: new Path2D() };
+  const paths = {
+    own: new Path2D(),
+    next: new Path2D(),
+    absent: new Path2D(),
+    gone: new Path2D(),
+    strike: new Path2D(),
+  };
   let total = 0;
-  for (let c = 0; c < edges.count; c += 1) if (before[c] < ENTRY.KEPT || after[c] < ENTRY.KEPT || frame.to.gone) total += rows.length;
+  for (let c = 0; c < edges.count; c += 1)
+    if (before[c] < ENTRY.KEPT || after[c] < ENTRY.KEPT || frame.to.gone) total += rows.length;
   const each = edges.pitch >= 4 && total <= MAX_OUTLINES;
   for (const row of rows) {
     if (layers[row.layer]?.cache === 'none') continue;
@@ -119,7 +133,14 @@ function outlineRow(paths, row, edges, states, entries, each, blockSize) {
     if (state === ENTRY.ABSENT && position >= entries.numTokens) continue;
     const path = state === ENTRY.BLANK ? (position < entries.numTokens ? paths.next : paths.own) : paths.absent;
     let end = c;
-    if (!each) while (end + 1 < edges.count && states[end + 1] === state && (position < entries.numTokens) === (edges.from[end + 1] < entries.numTokens) && (edges.from[end + 1] % blockSize !== 0 || edges.pitch < 2)) end += 1;
+    if (!each)
+      while (
+        end + 1 < edges.count &&
+        states[end + 1] === state &&
+        position < entries.numTokens === edges.from[end + 1] < entries.numTokens &&
+        (edges.from[end + 1] % blockSize !== 0 || edges.pitch < 2)
+      )
+        end += 1;
     const x0 = Math.round(edges.x0[c]) + 0.5;
     const x1 = Math.round(edges.x1[end]) - (each ? 1.5 : 0.5);
     path.rect(x0, top, Math.max(1, x1 - x0), height);
@@ -132,7 +153,12 @@ function outlineRow(paths, row, edges, states, entries, each, blockSize) {
 function strikeRow(paths, row, edges, states, gone, each) {
   const top = Math.round(row.keyTop) + 0.5;
   const height = Math.max(1, Math.round(row.valueTop + row.valueHeight) - Math.round(row.keyTop) - 1);
-  const isGone = (/** @type {number} */ c) => states[c] !== ENTRY.ABSENT && states[c] !== ENTRY.BLANK && states[c] !== ENTRY.RELEASED && states[c] !== ENTRY.GONE && goneShare(gone, row.layer, edges.from[c], edges.to[c]) === 1;
+  const isGone = (/** @type {number} */ c) =>
+    states[c] !== ENTRY.ABSENT &&
+    states[c] !== ENTRY.BLANK &&
+    states[c] !== ENTRY.RELEASED &&
+    states[c] !== ENTRY.GONE &&
+    goneShare(gone, row.layer, edges.from[c], edges.to[c]) === 1;
   for (let c = 0; c < edges.count; c += 1) {
     if (!isGone(c)) continue;
     let end = c;
@@ -230,13 +256,19 @@ export function drawSelection(context, palette, space, edges, rows, requestId, s
   };
   const bottom = rows[0] ? rows[0].top + rows[0].height : 0;
   const top = space.chipTop + space.chipHeight + 3;
-  if ((selection.kind === 'entry' || selection.kind === 'token') && selection.request === requestId && selection.position < edges.after.numShown) {
+  if (
+    (selection.kind === 'entry' || selection.kind === 'token') &&
+    selection.request === requestId &&
+    selection.position < edges.after.numShown
+  ) {
     const c = edges.columnOf(selection.position);
     if (c < 0 || c >= edges.count) return;
     const x = edges.x0[c];
     const width = Math.max(2, edges.x1[c] - x - 1);
     if (selection.kind === 'token') ring(x, top, width, bottom - top);
-    else for (const row of rows) if (row.layer === selection.layer) ring(x, row.keyTop, width, row.valueTop + row.valueHeight - row.keyTop);
+    else
+      for (const row of rows)
+        if (row.layer === selection.layer) ring(x, row.keyTop, width, row.valueTop + row.valueHeight - row.keyTop);
   } else if (selection.kind === 'block') {
     const logical = table.indexOf(selection.block);
     const first = logical * blockSize;

@@ -66,13 +66,19 @@ export function entriesOf(world, request, numShown, freshFrom, endSeq) {
     }
     const slot = block * size + (position % size);
     const seq = world.slotSeq[slot];
-    const holds = seq >= 0 && seq <= endSeq && world.slotPosition[slot] === position && world.slotToken[slot] === request.tokens[position];
+    const holds =
+      seq >= 0 &&
+      seq <= endSeq &&
+      world.slotPosition[slot] === position &&
+      world.slotToken[slot] === request.tokens[position];
     if (holds) numStored += 1;
     if (over) states[position] = holds ? ENTRY.KEPT : position < request.numComputed ? ENTRY.GONE : ENTRY.ABSENT;
     else if (!holds || position >= request.numComputed) states[position] = ENTRY.BLANK;
     else states[position] = seq >= freshFrom && world.slotRequest[slot] === request.id ? ENTRY.FRESH : ENTRY.STORED;
   }
-  const kept = table.map((block, logical) => block >= 0 && states[logical * size] === ENTRY.KEPT && world.refCount[block] === 0);
+  const kept = table.map(
+    (block, logical) => block >= 0 && states[logical * size] === ENTRY.KEPT && world.refCount[block] === 0,
+  );
   return { states, table, kept, numTokens: request.tokens.length, numStored, gone };
 }
 
@@ -102,8 +108,14 @@ export function stagesOf(before, after, chunk, ended) {
     taken[p] = isNew(p) ? ENTRY.BLANK : was === ENTRY.ABSENT ? known : was;
     written[p] = isNew(p) ? ENTRY.FRESH : was === ENTRY.FRESH ? ENTRY.STORED : taken[p];
   }
-  const mid = { table: ended ? after.table : after.table, kept: [], numTokens: before.numTokens || after.numTokens, numStored: 0, gone: before.gone };
-  return {before, taken: { ...mid, states: taken }, written: { ...mid, states: written }, after};
+  const mid = {
+    table: ended ? after.table : after.table,
+    kept: [],
+    numTokens: before.numTokens || after.numTokens,
+    numStored: 0,
+    gone: before.gone,
+  };
+  return { before, taken: { ...mid, states: taken }, written: { ...mid, states: written }, after };
 }
 
 /** The two stages on screen. `sweep`: rows change from the first to the second one by one; otherwise they fade, at `t`.
@@ -113,10 +125,20 @@ export function stageAt(step, progress, stages) {
   if (!step || progress <= 0) return { from: stages.before, to: stages.before, sweep: false, t: 1 };
   const phases = phasesOf(step);
   if (progress < phases.blocks[1]) {
-    return { from: stages.before, to: stages.taken, sweep: false, t: span(within(phases.blocks, progress), 0.35, 0.85) };
+    return {
+      from: stages.before,
+      to: stages.taken,
+      sweep: false,
+      t: span(within(phases.blocks, progress), 0.35, 0.85),
+    };
   }
   if (progress < phases.layers[1]) return { from: stages.taken, to: stages.written, sweep: true, t: 0 };
   const back = phases.release;
   if (back[1] <= back[0] || progress < back[0]) return { from: stages.written, to: stages.written, sweep: false, t: 1 };
-  return { from: stages.written, to: stages.after, sweep: false, t: span(clamp(within(back, progress), 0, 1), 0.1, 0.7) };
+  return {
+    from: stages.written,
+    to: stages.after,
+    sweep: false,
+    t: span(clamp(within(back, progress), 0, 1), 0.1, 0.7),
+  };
 }

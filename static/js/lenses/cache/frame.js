@@ -110,7 +110,16 @@ export class CacheFrame {
       if (this.#painted[index] === entries && this.#paintedEdges === edges) return;
       this.#painted[index] = entries;
       paintCells(this.bitmaps[index], {
-        edges, entries, tables, layers: this.layers, view: this.ctx.ui.view, ratio: this.stack.ratio, left: space.columnsLeft, width, blockSize: picture.scene.after.blockSize, gapFrom: space.phone ? 9 : 4,
+        edges,
+        entries,
+        tables,
+        layers: this.layers,
+        view: this.ctx.ui.view,
+        ratio: this.stack.ratio,
+        left: space.columnsLeft,
+        width,
+        blockSize: picture.scene.after.blockSize,
+        gapFrom: space.phone ? 9 : 4,
         levels,
       });
     });
@@ -130,7 +139,10 @@ export class CacheFrame {
     drawChips(context, ctx.palette, space, chips);
     drawAxis(context, ctx.palette, space, axisParts(picture, edges, ctx.log), edges.right); // the query's text is to the right of the columns
     const { request } = picture;
-    if (!space.phone && request) drawTokens(context, ctx.palette, space, edges, (p) => (p < request.tokens.length ? tokenName(request.pieces[p], p) : ''));
+    if (!space.phone && request)
+      drawTokens(context, ctx.palette, space, edges, (p) =>
+        p < request.tokens.length ? tokenName(request.pieces[p], p) : '',
+      );
   }
 
   /** @param {number} progress @param {ReturnType<typeof stageAt>} stage @param {boolean} cut */
@@ -140,13 +152,33 @@ export class CacheFrame {
     const turned = this.#turned(progress, stage, cut);
     const rows = this.apart ? [...this.rows, this.apart] : this.rows;
     const cells = [edges, stage.from, stage.to, space.columnsLeft, space.columnsWidth];
-    for (const row of rows) cells.push(row.weight, row.top, row.height, row.keyTop, row.keyHeight, row.valueTop, row.valueHeight, turned(row.layer));
+    for (const row of rows)
+      cells.push(
+        row.weight,
+        row.top,
+        row.height,
+        row.keyTop,
+        row.keyHeight,
+        row.valueTop,
+        row.valueHeight,
+        turned(row.layer),
+      );
     if (cells.length === this.#cells.length && cells.every((value, index) => value === this.#cells[index])) return;
     this.#cells = cells;
     const context = stack.clear('cells');
     const frame = {
-      context, palette: ctx.palette, space, edges, layers: this.layers, from: stage.from, to: stage.to,
-      fromBitmap: bitmaps[0], toBitmap: bitmaps[1], turned, ratio: stack.ratio, blockSize: picture.scene.after.blockSize,
+      context,
+      palette: ctx.palette,
+      space,
+      edges,
+      layers: this.layers,
+      from: stage.from,
+      to: stage.to,
+      fromBitmap: bitmaps[0],
+      toBitmap: bitmaps[1],
+      turned,
+      ratio: stack.ratio,
+      blockSize: picture.scene.after.blockSize,
     };
     drawCells({ ...frame, rows: this.rows });
     if (this.apart) drawCells({ ...frame, rows: [this.apart] });
@@ -188,8 +220,23 @@ export class CacheFrame {
     this.#drawNow(context, stage, progress);
     this.#drawQueryChip(context, progress, moment, weights);
     const { hovered, pinned } = ui.selection;
-    for (const [selection, firm] of /** @type {const} */ ([[pinned, true], [hovered, false]])) {
-      if (selection) drawSelection(context, palette, space, edges, all, request.id, selection, firm, this.table, picture.scene.after.blockSize);
+    for (const [selection, firm] of /** @type {const} */ ([
+      [pinned, true],
+      [hovered, false],
+    ])) {
+      if (selection)
+        drawSelection(
+          context,
+          palette,
+          space,
+          edges,
+          all,
+          request.id,
+          selection,
+          firm,
+          this.table,
+          picture.scene.after.blockSize,
+        );
     }
   }
 
@@ -213,11 +260,19 @@ export class CacheFrame {
     const { picture, edges, space, ctx, rows } = this;
     const request = picture?.request;
     if (!request || !edges || !space) return;
-    const known = [request.numHitTokens, request.promptLength].filter((p) => p > 0 && p < edges.after.numShown && p <= request.tokens.length);
+    const known = [request.numHitTokens, request.promptLength].filter(
+      (p) => p > 0 && p < edges.after.numShown && p <= request.tokens.length,
+    );
     const top = rows[rows.length - 1].top;
     const bottom = space.axisTop + space.line * 2;
     const xs = known.map((p) => (edges.rightOf(p - 1) + edges.leftOf(p)) / 2);
-    drawBoundaries(context, ctx.palette, xs, top - 4, space.phone ? rows[0].top + rows[0].height : Math.min(bottom, space.height));
+    drawBoundaries(
+      context,
+      ctx.palette,
+      xs,
+      top - 4,
+      space.phone ? rows[0].top + rows[0].height : Math.min(bottom, space.height),
+    );
   }
 
   /** The step whose attention an open row shows: during the sweep, the new step once the layer reads.
@@ -227,7 +282,12 @@ export class CacheFrame {
     if (!picture?.request) return 0;
     if (!picture.step || !picture.chunk) return picture.request.state === 'finished' ? 0 : picture.attentionBefore;
     const { layers, release } = phasesOf(picture.step);
-    if (moment) return moment.layer === layer ? picture.attentionAfter : layer === this.ctx.ui.layer && moment.index < 2 ? picture.attentionBefore : 0;
+    if (moment)
+      return moment.layer === layer
+        ? picture.attentionAfter
+        : layer === this.ctx.ui.layer && moment.index < 2
+          ? picture.attentionBefore
+          : 0;
     if (picture.ended && progress > release[0] + (release[1] - release[0]) * 0.3) return 0;
     return progress < layers[0] ? picture.attentionBefore : picture.attentionAfter;
   }
@@ -278,7 +338,14 @@ export class CacheFrame {
     const step = this.#attentionStep(row.layer, progress, moment);
     if (step === 0) return undefined;
     const weights = this.#row(step, row.layer);
-    if (!weights) return row.weight > 0.9 && (!timeline.moving || ctx.frames.problem('step', step, picture.request.id)) ? quiet(ctx.frames.problem('step', step, picture.request.id) ? texts.cache.attention.missing : texts.cache.attention.pending) : undefined;
+    if (!weights)
+      return row.weight > 0.9 && (!timeline.moving || ctx.frames.problem('step', step, picture.request.id))
+        ? quiet(
+            ctx.frames.problem('step', step, picture.request.id)
+              ? texts.cache.attention.missing
+              : texts.cache.attention.pending,
+          )
+        : undefined;
     const bars = layoutBars(edges, weights, room);
     const mine = moment?.layer === row.layer && !this.#sweeping() ? span(moment.within, WRITE_SHARE - 0.02, 0.5) : 1;
     drawBars(context, bars, row.barBase, mine * clamp(row.weight, 0, 1), palette.css('bar'));
@@ -297,13 +364,35 @@ export class CacheFrame {
     useFont(context, palette.font(size));
     const own = picture.chunk ? picture.chunk.start + picture.chunk.num_tokens - 1 : request.numComputed - 1;
     const line = palette.px(size) * 1.3;
-    const labels = placeLabels(context, bars, NUM_LABELS, (bar) => {
-      const share = percent(bar.peakWeight);
-      if (bar.peak === null) return fill(t.tokens, { percent: share, from: bar.from, to: bar.to - 1 });
-      if (bar.peak === 0) return fill(bar.weight <= SINK_SHARE ? t.first : space.phone ? t.sinkShort : t.sink, { percent: share });
-      return bar.peak === own ? fill(t.itself, { percent: share }) : fill(t.token, { percent: share, token: tokenName(request.pieces[bar.peak], bar.peak) });
-    }, (list) => fill(t.also, { list }), { left: space.columnsLeft - 2, right: Math.max(edges.right + 4, space.columnsLeft + 220), top: row.top + 4, base: row.barBase, line });
-    drawLabels(context, labels, { ink: palette.css('ink'), quiet: palette.css('ink-2'), line: palette.css('line-strong'), ground: palette.css('row-open'), height: palette.px(size) });
+    const labels = placeLabels(
+      context,
+      bars,
+      NUM_LABELS,
+      (bar) => {
+        const share = percent(bar.peakWeight);
+        if (bar.peak === null) return fill(t.tokens, { percent: share, from: bar.from, to: bar.to - 1 });
+        if (bar.peak === 0)
+          return fill(bar.weight <= SINK_SHARE ? t.first : space.phone ? t.sinkShort : t.sink, { percent: share });
+        return bar.peak === own
+          ? fill(t.itself, { percent: share })
+          : fill(t.token, { percent: share, token: tokenName(request.pieces[bar.peak], bar.peak) });
+      },
+      (list) => fill(t.also, { list }),
+      {
+        left: space.columnsLeft - 2,
+        right: Math.max(edges.right + 4, space.columnsLeft + 220),
+        top: row.top + 4,
+        base: row.barBase,
+        line,
+      },
+    );
+    drawLabels(context, labels, {
+      ink: palette.css('ink'),
+      quiet: palette.css('ink-2'),
+      line: palette.css('line-strong'),
+      ground: palette.css('row-open'),
+      height: palette.px(size),
+    });
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Row} row @param {string} text */
@@ -314,7 +403,11 @@ export class CacheFrame {
     context.fillStyle = ctx.palette.css('ink-3');
     context.textAlign = 'left';
     context.textBaseline = 'middle';
-    context.fillText(fitText(context, text, space.width - space.columnsLeft - 8), space.columnsLeft + 4, (row.barTop + row.barBase) / 2);
+    context.fillText(
+      fitText(context, text, space.width - space.columnsLeft - 8),
+      space.columnsLeft + 4,
+      (row.barTop + row.barBase) / 2,
+    );
   }
 
   /** The mark below the columns just written.
@@ -345,7 +438,10 @@ export class CacheFrame {
     if (!picture?.request || !edges || !space) return;
     const { request, chunk } = picture;
     const t = texts.cache.query;
-    const resting = request.state === 'finished' || request.numComputed === 0 || (!moment && chunk !== null && progress < phasesOf(/** @type {any} */ (picture.step)).layers[0]);
+    const resting =
+      request.state === 'finished' ||
+      request.numComputed === 0 ||
+      (!moment && chunk !== null && progress < phasesOf(/** @type {any} */ (picture.step)).layers[0]);
     if (resting) return;
     const row = apart ?? rows[weights.indexOf(Math.max(...weights))];
     if (!row) return;

@@ -15,13 +15,15 @@ export function goneOf(world, request, shown) {
   const heads = request.forgotten[0].length;
   const shares = new Float32Array(lists * shown);
   let numGone = 0;
-  request.forgotten.forEach((perHead, layer) => perHead.forEach((gone) => {
-    for (const [position, since] of gone) {
-      if (since > world.seq || position >= shown) continue;
-      shares[layer * shown + position] += 1 / perHead.length;
-      numGone++;
-    }
-  }));
+  request.forgotten.forEach((perHead, layer) =>
+    perHead.forEach((gone) => {
+      for (const [position, since] of gone) {
+        if (since > world.seq || position >= shown) continue;
+        shares[layer * shown + position] += 1 / perHead.length;
+        numGone++;
+      }
+    }),
+  );
   for (let i = 0; i < shares.length; i++) if (shares[i] > 0.999) shares[i] = 1;
   return { lists, heads, shown, shares, numKept: shown - numGone / (lists * heads) };
 }

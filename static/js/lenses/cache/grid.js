@@ -48,7 +48,8 @@ function paintChip(context, palette, chip, x, y, width, height) {
   if (state !== 'used') {
     context.setLineDash(state === 'hit' ? [] : state === 'kept' ? [4, 3] : [2, 3]);
     context.lineWidth = palette.px('mark');
-    context.strokeStyle = state === 'hit' ? palette.css('mark-hit') : palette.css(state === 'kept' ? 'line-strong' : 'blank');
+    context.strokeStyle =
+      state === 'hit' ? palette.css('mark-hit') : palette.css(state === 'kept' ? 'line-strong' : 'blank');
     roundRect(context, x + 0.5, y + 0.5, width - 1, height - 1, radius);
     context.stroke();
     context.setLineDash([]);
@@ -113,7 +114,15 @@ function mergeNarrow(chips, palette) {
     else if (run.length > 1) {
       const title = fill(texts.cache.chip.many, { n: run.length });
       const ring = Math.max(...run.map((chip) => chip.ring));
-      merged.push({ ...run[0], x1: run[run.length - 1].x1, title, notes: [], short: String(run.length), ring, selected: run.some((chip) => chip.selected) });
+      merged.push({
+        ...run[0],
+        x1: run[run.length - 1].x1,
+        title,
+        notes: [],
+        short: String(run.length),
+        ring,
+        selected: run.some((chip) => chip.selected),
+      });
     }
     run = [];
   };
@@ -138,7 +147,12 @@ export function drawLayerNames(context, palette, space, rows, note) {
   context.textBaseline = 'middle';
   useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
-  if (!space.phone) context.fillText(fitText(context, texts.cache.layersUp, space.columnsLeft - 4), space.columnsLeft - 6, space.chipTop + space.chipHeight / 2 + 0.5);
+  if (!space.phone)
+    context.fillText(
+      fitText(context, texts.cache.layersUp, space.columnsLeft - 4),
+      space.columnsLeft - 6,
+      space.chipTop + space.chipHeight / 2 + 0.5,
+    );
   const stride = strideOf(rows, size);
   const open = rows.reduce((best, row) => (row.weight > best.weight ? row : best), rows[0]);
   for (const row of rows) {
@@ -146,7 +160,13 @@ export function drawLayerNames(context, palette, space, rows, note) {
     const regular = row.layer % stride === 0 || row.layer === rows.length - 1;
     if (!strong && !regular) continue;
     const y = (row.keyTop + row.valueTop + row.valueHeight) / 2;
-    if (!strong && open.weight > 0.5 && open.height > row.height && Math.abs(y - (open.keyTop + open.valueTop + open.valueHeight) / 2) < size * 1.25) continue;
+    if (
+      !strong &&
+      open.weight > 0.5 &&
+      open.height > row.height &&
+      Math.abs(y - (open.keyTop + open.valueTop + open.valueHeight) / 2) < size * 1.25
+    )
+      continue;
     useFont(context, palette.font('text-xs', 'ui', strong ? 700 : 400));
     context.fillStyle = palette.css(strong ? 'ink' : 'ink-3');
     context.fillText(fill(texts.cache.layer, { layer: row.layer }), right, y + 0.5);
@@ -219,6 +239,11 @@ export function drawTokens(context, palette, space, edges, name) {
   context.fillStyle = palette.css('ink-2');
   for (let c = 0; c < edges.count; c += 1) {
     const text = name(edges.from[c]);
-    if (text) context.fillText(fitText(context, text, edges.x1[c] - edges.x0[c] - 3), (edges.x0[c] + edges.x1[c]) / 2 - 1, space.axisTop - 2);
+    if (text)
+      context.fillText(
+        fitText(context, text, edges.x1[c] - edges.x0[c] - 3),
+        (edges.x0[c] + edges.x1[c]) / 2 - 1,
+        space.axisTop - 2,
+      );
   }
 }

@@ -44,7 +44,10 @@ class CacheLens extends LensShell {
 
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
-    super(root, ctx, h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.cache.label }), { cursor: texts.cache.cursor, canvases: ['grid', 'cells', 'motion'] });
+    super(root, ctx, h('div', { class: 'lens-canvas', role: 'group', 'aria-label': texts.cache.label }), {
+      cursor: texts.cache.cursor,
+      canvases: ['grid', 'cells', 'motion'],
+    });
     this.history = new BlockHistory(ctx.log);
     this.tables = cellTables(ctx.palette);
     this.tablesVersion = ctx.palette.version;
@@ -66,7 +69,9 @@ class CacheLens extends LensShell {
     this.stack.resize(this.size.width, this.size.height);
     const space = this.#space(0);
     this.picture = cachePicture(scene, ctx.log, ctx.ui, {
-      x: space.columnsLeft, width: space.columnsWidth, maxPitch: Math.max(44, ctx.palette.px('text-xs') * 3.8),
+      x: space.columnsLeft,
+      width: space.columnsWidth,
+      maxPitch: Math.max(44, ctx.palette.px('text-xs') * 3.8),
     });
     this.#gather();
     this.controls.update();
@@ -117,7 +122,15 @@ class CacheLens extends LensShell {
     const request = picture?.request;
     if (view === 'age' && picture && request) {
       const { after, position, step } = picture.scene;
-      return ageLevels(edges, numLayers, after, request.lastTable ?? request.table, ctx.log, step ? step.step : position, request.maxNewTokens);
+      return ageLevels(
+        edges,
+        numLayers,
+        after,
+        request.lastTable ?? request.table,
+        ctx.log,
+        step ? step.step : position,
+        request.maxNewTokens,
+      );
     }
     if (view === 'attention' && picture && request && received) {
       const span = ctx.log.spanOf(request.id);
@@ -136,25 +149,40 @@ class CacheLens extends LensShell {
     const layers = ctx.log.header?.model.layers ?? [];
     const latent = layers.some((layer) => layer.cache === 'latent');
     const request = picture?.request;
-    const scale = (/** @type {string} */ title, /** @type {[number, number]} */ [low, high]) => ({ title, low: three(low), high: three(high) });
+    const scale = (/** @type {string} */ title, /** @type {[number, number]} */ [low, high]) => ({
+      title,
+      low: three(low),
+      high: three(high),
+    });
     if (ctx.ui.view === 'magnitude' && norms?.scale) {
       const names = latent ? [t.latent, t.rotary] : [t.key, t.value];
       this.controls.showScales([scale(names[0], norms.scale.key), scale(names[1], norms.scale.value)], '');
     } else if (ctx.ui.view === 'attention' && received?.scale) {
       const all = received.numKnown + received.numMissing;
       const note = received.numMissing > 0 ? fill(t.partial, { n: received.numKnown, all }) : '';
-      this.controls.showScales([{ title: t.attention, low: percent(received.scale[0]), high: percent(received.scale[1]) }], note);
+      this.controls.showScales(
+        [{ title: t.attention, low: percent(received.scale[0]), high: percent(received.scale[1]) }],
+        note,
+      );
     } else if (ctx.ui.view === 'age' && request) {
       this.controls.showScales([{ title: t.age, low: '0', high: String(request.maxNewTokens) }], '');
     } else if (ctx.ui.view === 'state') {
-      this.controls.showStates(latent, layers.some((layer) => layer.window !== null), request?.state === 'finished', picture?.stages.after.gone !== null && request?.state === 'running');
+      this.controls.showStates(
+        latent,
+        layers.some((layer) => layer.window !== null),
+        request?.state === 'finished',
+        picture?.stages.after.gone !== null && request?.state === 'running',
+      );
     } else this.controls.showScales([], t.unknown);
   }
 
   #emptyState() {
     const t = texts.cache;
     this.showEmpty(this.picture?.request ? '' : 'none', () => [
-      h('p', { class: 'lens-empty-title' }, t.empty), h('p', {}, fill(t.emptyLong, { layers: this.ctx.log.header?.model.num_layers ?? 0 })), this.drawerButton(t.emptyAction)]);
+      h('p', { class: 'lens-empty-title' }, t.empty),
+      h('p', {}, fill(t.emptyLong, { layers: this.ctx.log.header?.model.num_layers ?? 0 })),
+      this.drawerButton(t.emptyAction),
+    ]);
   }
 
   /** @param {number} progress */
@@ -177,14 +205,25 @@ class CacheLens extends LensShell {
     const { picture, ctx } = this;
     const last = picture?.request ? Math.max(0, picture.columnsAfter.numShown - 1) : 0;
     this.cursorPosition = Math.min(this.cursorPosition, last);
-    this.slide(last, this.cursorPosition, picture?.request ? this.#entryText(this.cursorPosition, ctx.ui.layer) : texts.cache.empty);
+    this.slide(
+      last,
+      this.cursorPosition,
+      picture?.request ? this.#entryText(this.cursorPosition, ctx.ui.layer) : texts.cache.empty,
+    );
   }
 
   /** @param {number} position @param {number} layer */
   #entryText(position, layer) {
     const { picture, ctx } = this;
     if (!picture?.request) return '';
-    return entryText(picture, position, layer, ctx.log.header?.model.layers[layer]?.window ?? null, this.frame.attentionOf(layer, position), this.history);
+    return entryText(
+      picture,
+      position,
+      layer,
+      ctx.log.header?.model.layers[layer]?.window ?? null,
+      this.frame.attentionOf(layer, position),
+      this.history,
+    );
   }
 
   /** @param {Scene} scene @returns {string} */
@@ -192,7 +231,12 @@ class CacheLens extends LensShell {
     const { picture, ctx } = this;
     if (!picture || picture.scene.after !== scene.after) return '';
     this.tell();
-    return describeCache(picture, ctx.log.header?.model.num_layers ?? 0, ctx.ui.layer, largestText(picture, this.frame.largestNow(ctx.ui.layer)));
+    return describeCache(
+      picture,
+      ctx.log.header?.model.num_layers ?? 0,
+      ctx.ui.layer,
+      largestText(picture, this.frame.largestNow(ctx.ui.layer)),
+    );
   }
 
   /** @param {MouseEvent} event @returns {Selection|null} */
@@ -203,7 +247,7 @@ class CacheLens extends LensShell {
     if (!picture?.request || !edges || !space) return null;
     const c = edges.columnAt(x);
     if (y < space.chipTop + space.chipHeight + 3) {
-      const block = c < 0 ? -1 : table[Math.floor(edges.from[c] / picture.scene.after.blockSize)] ?? -1;
+      const block = c < 0 ? -1 : (table[Math.floor(edges.from[c] / picture.scene.after.blockSize)] ?? -1);
       return block >= 0 && y >= space.chipTop ? { kind: 'block', block } : null;
     }
     const apart = frame.apart;

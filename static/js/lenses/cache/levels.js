@@ -30,7 +30,9 @@ export function normLevels(edges, numLayers, norms, own) {
   const level = (half, layer, c) => {
     if (!known) return -1;
     const [from, to] = [edges.from[c], edges.to[c]];
-    return bin > 1 && to - from === bin ? norms.binLevel(half, layer, c, bin, own) : norms.level(half, layer, from, to, own);
+    return bin > 1 && to - from === bin
+      ? norms.binLevel(half, layer, c, bin, own)
+      : norms.level(half, layer, from, to, own);
   };
   for (let layer = 0; layer < numLayers; layer += 1) {
     for (let c = 0; c < count; c += 1) {
@@ -142,12 +144,20 @@ export class ReceivedAttention {
 
   #keep() {
     const { step, numKnown, numMissing, capacity } = this;
-    this.checkpoints.push({ step, numKnown, numMissing, capacity, sum: this.sum.slice(), queries: this.queries.slice() });
+    this.checkpoints.push({
+      step,
+      numKnown,
+      numMissing,
+      capacity,
+      sum: this.sum.slice(),
+      queries: this.queries.slice(),
+    });
   }
 
   /** @param {number} step */
   #back(step) {
-    while (this.checkpoints.length > 0 && this.checkpoints[this.checkpoints.length - 1].step > step) this.checkpoints.pop();
+    while (this.checkpoints.length > 0 && this.checkpoints[this.checkpoints.length - 1].step > step)
+      this.checkpoints.pop();
     const from = this.checkpoints[this.checkpoints.length - 1];
     if (!from) return this.reset();
     Object.assign(this, { ...from, sum: from.sum.slice(), queries: from.queries.slice() });
@@ -159,7 +169,8 @@ export class ReceivedAttention {
     const all = [];
     for (let layer = 0; layer < this.numLayers; layer += 1) {
       const row = meanRow(pack, layer);
-      if (row) for (let i = 0; i < row.weights.length; i += 1) if (row.weights[i] > 0) all.push(row.weights[i] / row.bin);
+      if (row)
+        for (let i = 0; i < row.weights.length; i += 1) if (row.weights[i] > 0) all.push(row.weights[i] / row.bin);
     }
     const range = percentiles(all, 0.02, 0.98);
     if (range && range[1] > 0) this.scale = [Math.max(range[0], range[1] / 1000), range[1]];

@@ -12,7 +12,10 @@ const MOST_VALUES = 8192;
  * @returns {[number, number]|null} */
 export function percentiles(values, low, high) {
   const stride = Math.ceil(values.length / MOST_VALUES);
-  const some = stride > 1 ? Float32Array.from({ length: Math.floor(values.length / stride) }, (_, i) => values[i * stride]) : Float32Array.from(values);
+  const some =
+    stride > 1
+      ? Float32Array.from({ length: Math.floor(values.length / stride) }, (_, i) => values[i * stride])
+      : Float32Array.from(values);
   const known = some.filter((value) => Number.isFinite(value)).sort();
   if (known.length === 0) return null;
   const at = (/** @type {number} */ share) => known[Math.round(share * (known.length - 1))];
@@ -127,7 +130,10 @@ export class Norms {
       const [key, value] = [this.key.subarray(at, at + count), this.value.subarray(at, at + count)];
       all.key.set(key, layer * count);
       all.value.set(value, layer * count);
-      this.layerScales.push({ key: percentiles(key, 0.02, 0.98) ?? [0, 0], value: percentiles(value, 0.02, 0.98) ?? [0, 0] });
+      this.layerScales.push({
+        key: percentiles(key, 0.02, 0.98) ?? [0, 0],
+        value: percentiles(value, 0.02, 0.98) ?? [0, 0],
+      });
     }
     const [key, value] = [percentiles(all.key, 0.02, 0.98), percentiles(all.value, 0.02, 0.98)];
     if (!key || !value) return;

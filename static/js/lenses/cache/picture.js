@@ -30,16 +30,23 @@ import { entriesOf, stagesOf } from './entries.js';
  */
 export function cachePicture(scene, log, ui, room) {
   const request = shownRequest(scene, ui);
-  const former = request ? scene.before.requests.get(request.id) ?? null : null;
+  const former = request ? (scene.before.requests.get(request.id) ?? null) : null;
   const chunk = (request && scene.step?.chunks.find((part) => part.request_id === request.id)) ?? null;
   const touched = scene.step !== null && (chunk !== null || touches(scene.step, request));
   const ended = former !== null && request !== null && former.state !== 'finished' && request.state === 'finished';
   const columnsAfter = columnsOf(scene.after, request, ended, room);
-  const columnsBefore = former && scene.before !== scene.after ? columnsOf(scene.before, former, false, room) : columnsAfter;
+  const columnsBefore =
+    former && scene.before !== scene.after ? columnsOf(scene.before, former, false, room) : columnsAfter;
   const before = stateOf(scene.before, former, columnsBefore.numShown, log);
   const after = scene.before === scene.after ? before : stateOf(scene.after, request, columnsAfter.numShown, log);
   return {
-    scene, request, former, chunk, ended, columnsBefore, columnsAfter,
+    scene,
+    request,
+    former,
+    chunk,
+    ended,
+    columnsBefore,
+    columnsAfter,
     step: touched ? scene.step : null,
     stages: stagesOf(before, after, chunk, ended),
     attentionBefore: request ? log.lastWork(request.id, scene.position) : 0,
@@ -51,26 +58,36 @@ export function cachePicture(scene, log, ui, room) {
 function touches(step, request) {
   if (!request) return false;
   const held = new Set(request.lastTable ?? request.table);
-  return step.released.some((event) => event.request_id === request.id) || step.evicted.some((event) => held.has(event.block_id))
-    || step.allocated.some((event) => held.has(event.block_id));
+  return (
+    step.released.some((event) => event.request_id === request.id) ||
+    step.evicted.some((event) => held.has(event.block_id)) ||
+    step.allocated.some((event) => held.has(event.block_id))
+  );
 }
 
 /** @param {World} world @param {Request|null} request @param {boolean} ended it ends in this step, so it keeps its place
  * @param {{x: number, width: number, maxPitch: number}} room */
 function columnsOf(world, request, ended, room) {
-  const numTokens = !request ? 0 : request.state === 'finished' ? Math.max(request.numComputed, 1) : request.tokens.length;
-  const table = request ? request.lastTable ?? request.table : [];
+  const numTokens = !request
+    ? 0
+    : request.state === 'finished'
+      ? Math.max(request.numComputed, 1)
+      : request.tokens.length;
+  const table = request ? (request.lastTable ?? request.table) : [];
   const known = ended ? numTokens + 1 : numTokens;
   return layoutColumns({
-    numTokens: Math.max(known, 1), numSlots: Math.max(table.length * world.blockSize, known), blockSize: world.blockSize, ...room,
+    numTokens: Math.max(known, 1),
+    numSlots: Math.max(table.length * world.blockSize, known),
+    blockSize: world.blockSize,
+    ...room,
   });
 }
 
 /** @param {World} world @param {Request|null} request @param {number} numShown @param {Log} log */
 function stateOf(world, request, numShown, log) {
   const freshFrom = log.stepRange(world.step)?.[0] ?? Infinity;
-  const last = request && request.state === 'finished' ? log.spanOf(request.id)?.lastStep ?? 0 : 0;
-  return entriesOf(world, request, numShown, freshFrom, last > 0 ? log.stepRange(last)?.[1] ?? Infinity : Infinity);
+  const last = request && request.state === 'finished' ? (log.spanOf(request.id)?.lastStep ?? 0) : 0;
+  return entriesOf(world, request, numShown, freshFrom, last > 0 ? (log.stepRange(last)?.[1] ?? Infinity) : Infinity);
 }
 
 /** @type {WeakMap<Columns, ColumnEdges>} */
@@ -91,10 +108,13 @@ export function settledEdges(columns) {
  */
 export function edgesAt({ columnsBefore, columnsAfter, scene }, progress) {
   const { step } = scene;
-  if (!step || (columnsBefore.long && columnsAfter.long) || sameColumns(columnsBefore, columnsAfter)) return settledEdges(columnsAfter);
+  if (!step || (columnsBefore.long && columnsAfter.long) || sameColumns(columnsBefore, columnsAfter))
+    return settledEdges(columnsAfter);
   const { blocks, duration } = phasesOf(step);
   const until = Math.max(blocks[1] * 0.4, Math.min(0.3, 250 / duration));
-  return progress >= until ? settledEdges(columnsAfter) : new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));
+  return progress >= until
+    ? settledEdges(columnsAfter)
+    : new ColumnEdges(columnsBefore, columnsAfter, span(progress, 0, until));
 }
 
 /** Whether the columns of both are in the same places. @param {Columns} a @param {Columns} b @returns {boolean} */
@@ -113,9 +133,12 @@ export function waveAt({ step, chunk }, progress) {
 
 /** How far a row is open outside the sweep, while there are entries to read. @param {CachePicture} picture @param {number} progress */
 export function opennessAt({ scene, step, chunk, request, former, ended, stages }, progress) {
-  const reads = (/** @type {Request|null} */ who) => Number(who !== null && who.state === 'running' && who.numComputed > who.numHitTokens);
+  const reads = (/** @type {Request|null} */ who) =>
+    Number(who !== null && who.state === 'running' && who.numComputed > who.numHitTokens);
   if (!scene.step || !step || !chunk) return reads(request);
   const { layers, release } = phasesOf(step);
   if (progress < layers[1]) return reads(former);
-  return ended ? 1 - span(within(release, progress), 0, 0.5) : Math.max(reads(request), Number(stages.after.numStored > 0 && request?.state === 'running'));
+  return ended
+    ? 1 - span(within(release, progress), 0, 0.5)
+    : Math.max(reads(request), Number(stages.after.numStored > 0 && request?.state === 'running'));
 }

@@ -79,7 +79,10 @@ export function layoutRows(space, weights) {
   const { numLayers, top, height, unit } = space;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const others = Math.max(1, numLayers - total);
-  const exact = Math.max(1.5, Math.min((height - space.openHeight * total) / others, (space.openHeight * MOST_CLOSED) / Math.max(total, 1e-9)));
+  const exact = Math.max(
+    1.5,
+    Math.min((height - space.openHeight * total) / others, (space.openHeight * MOST_CLOSED) / Math.max(total, 1e-9)),
+  );
   const base = exact >= 4 ? Math.floor(exact / unit) * unit : exact;
   const open = total > 0 ? (height - base * (numLayers - total)) / total : base;
   const closed = closedStrip(base, unit);
@@ -100,7 +103,11 @@ function closedStrip(base, unit) {
   const between = base >= 5 ? Math.max(unit, 1) : unit;
   const least = base >= 16 ? 3 : base >= 7 ? 2 : 1;
   const strip = Math.max(unit, Math.floor((base - between - least) / 2 / unit) * unit);
-  return { strip, between: Math.min(between, Math.max(0, base - 2 * strip)), foot: Math.max(0, base - 2 * strip - between) / 2 };
+  return {
+    strip,
+    between: Math.min(between, Math.max(0, base - 2 * strip)),
+    foot: Math.max(0, base - 2 * strip - between) / 2,
+  };
 }
 
 /** A separate row, fully open.
@@ -122,7 +129,18 @@ function placeRow(layer, weight, top, height, closed, space) {
   const keyTop = valueTop - closed.between - keyHeight;
   const barBase = keyTop - 4 * weight;
   const room = Math.max(0, barBase - top - OPEN_HEAD);
-  return { layer, weight, top, height, barBase, barTop: barBase - room * weight, keyTop, keyHeight, valueTop, valueHeight };
+  return {
+    layer,
+    weight,
+    top,
+    height,
+    barBase,
+    barTop: barBase - room * weight,
+    keyTop,
+    keyHeight,
+    valueTop,
+    valueHeight,
+  };
 }
 
 /** The row under y, or -1. @param {readonly Row[]} rows @param {number} y @returns {number} */

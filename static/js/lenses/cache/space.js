@@ -36,16 +36,39 @@ export function cacheSpace(width, height, palette, keyShare, unit, wave) {
   const columnsWidth = Math.max(60, width - columnsLeft - queryRoom - (phone ? 4 : 8));
   const area = Math.max(40, axisTop - rowsTop - 4);
   const triple = (area * 3) / (keyShare.length + 2);
-  const openHeight = Math.round(phone ? Math.min(240, area * 0.52) : Math.min(area * 0.45, Math.max(triple, Math.min(190, Math.max(92, area * 0.2)))));
-  const openStrip = phone ? Math.max(12, Math.round(openHeight * 0.1)) : Math.max(9, Math.round(openHeight * 0.11), Math.round(small * 0.8));
+  const openHeight = Math.round(
+    phone
+      ? Math.min(240, area * 0.52)
+      : Math.min(area * 0.45, Math.max(triple, Math.min(190, Math.max(92, area * 0.2)))),
+  );
+  const openStrip = phone
+    ? Math.max(12, Math.round(openHeight * 0.1))
+    : Math.max(9, Math.round(openHeight * 0.11), Math.round(small * 0.8));
   const space = { numLayers: keyShare.length, keyShare, unit, openStrip };
   const waveHeight = Math.round(openStrip * 2 + 22);
   /** @type {RowSpace} */
   const rows = phone
     ? { ...space, top: rowsTop + openHeight + 12, height: area - openHeight - 12, openHeight: 0 }
-    : { ...space, top: rowsTop, height: area, openHeight: openHeight + (Math.min(openHeight, waveHeight) - openHeight) * wave };
+    : {
+        ...space,
+        top: rowsTop,
+        height: area,
+        openHeight: openHeight + (Math.min(openHeight, waveHeight) - openHeight) * wave,
+      };
   return {
-    width, height, phone, columnsLeft, columnsWidth, chipTop, chipHeight, rows, openTop: rowsTop,
-    openHeight, axisTop, axisText: phone ? axisTop + 2 : axisTop + line * 0.75 + 4, line, queryRoom,
+    width,
+    height,
+    phone,
+    columnsLeft,
+    columnsWidth,
+    chipTop,
+    chipHeight,
+    rows,
+    openTop: rowsTop,
+    openHeight,
+    axisTop,
+    axisText: phone ? axisTop + 2 : axisTop + line * 0.75 + 4,
+    line,
+    queryRoom,
   };
 }

@@ -28,7 +28,10 @@ export function entryText(picture, position, layer, window, weight, history) {
   const { request, stages } = picture;
   const state = stages.after.states[position] ?? ENTRY.ABSENT;
   const place = placeOf(picture, position);
-  const gone = request && request.state !== 'finished' ? goneHeads(picture.scene.after, request, layer, position) : { gone: 0, of: 0 };
+  const gone =
+    request && request.state !== 'finished'
+      ? goneHeads(picture.scene.after, request, layer, position)
+      : { gone: 0, of: 0 };
   let what = '';
   if (state === ENTRY.ABSENT) what = t.absent;
   else if (state === ENTRY.BLANK) what = t.blank;
@@ -40,15 +43,20 @@ export function entryText(picture, position, layer, window, weight, history) {
     what = since ? fill(t.gone, { step: since.step }) : t.goneNow;
   } else if (window !== null && request && position < request.numComputed - window) what = t.dead;
   else what = weight === null ? fill(t.stored, place) : fill(t.storedAttention, { ...place, percent: percent(weight) });
-  if (gone.gone > 0 && gone.gone < gone.of) what = `${what}, ${fill(t.keptIn, { n: gone.of - gone.gone, of: gone.of })}`;
+  if (gone.gone > 0 && gone.gone < gone.of)
+    what = `${what}, ${fill(t.keptIn, { n: gone.of - gone.gone, of: gone.of })}`;
   return fill(texts.cache.cursorValue, { position, token: quoted(request?.pieces[position]), layer, what });
 }
 
 /** @param {CachePicture} picture @param {readonly Share[]} shares @returns {string} */
 export function largestText({ request }, shares) {
-  return shares.map(({ from, to, weight }) => (to - from > 1
-    ? fill(texts.cache.attention.tokens, { percent: percent(weight), from, to: to - 1 })
-    : fill(texts.cache.attention.token, { percent: percent(weight), token: quoted(request?.pieces[from]) }))).join(', ');
+  return shares
+    .map(({ from, to, weight }) =>
+      to - from > 1
+        ? fill(texts.cache.attention.tokens, { percent: percent(weight), from, to: to - 1 })
+        : fill(texts.cache.attention.token, { percent: percent(weight), token: quoted(request?.pieces[from]) }),
+    )
+    .join(', ');
 }
 
 /** @param {CachePicture} picture @param {number} numLayers @param {number} layer @param {string} list @returns {string} */
@@ -62,7 +70,14 @@ export function describeCache({ request, stages }, numLayers, layer, list) {
   const blocks = fill(numBlocks === 1 ? texts.cache.blocks.one : texts.cache.blocks.many, { n: numBlocks });
   const { gone } = stages.after;
   const kept = gone ? Math.max(0, request.numComputed - goneTokens(request)) : 0;
-  const stored = gone ? fill(t.forgotten, { letter, n: request.numComputed, layers: numLayers, blocks, percent: percent(kept / Math.max(1, request.numComputed)) })
+  const stored = gone
+    ? fill(t.forgotten, {
+        letter,
+        n: request.numComputed,
+        layers: numLayers,
+        blocks,
+        percent: percent(kept / Math.max(1, request.numComputed)),
+      })
     : fill(t.stored, { letter, n: stages.after.numStored, layers: numLayers, blocks });
   return list === '' ? stored : `${stored} ${fill(t.open, { layer, list })}`;
 }
@@ -73,6 +88,18 @@ export function fillTable(table, picture, layer, shares) {
   const { request } = picture;
   if (!request || shares.length === 0) return replace(table);
   const asked = request.numComputed - 1;
-  replace(table, tableParts(fill(t.caption, { layer, position: asked, token: quoted(request.pieces[asked]) }), [t.token, t.share, t.place], shares.map(({ from, to, weight }) =>
-    rowOf(to - from > 1 ? `${from}–${to - 1}` : `${from} ${quoted(request.pieces[from])}`, percent(weight), fill(texts.cache.what.stored, placeOf(picture, from))))));
+  replace(
+    table,
+    tableParts(
+      fill(t.caption, { layer, position: asked, token: quoted(request.pieces[asked]) }),
+      [t.token, t.share, t.place],
+      shares.map(({ from, to, weight }) =>
+        rowOf(
+          to - from > 1 ? `${from}–${to - 1}` : `${from} ${quoted(request.pieces[from])}`,
+          percent(weight),
+          fill(texts.cache.what.stored, placeOf(picture, from)),
+        ),
+      ),
+    ),
+  );
 }

@@ -21,7 +21,8 @@ const KINDS = {
 
 export class CompareCharts {
   constructor() {
-    const plot = (/** @type {keyof typeof KINDS} */ name) => new Plot(h('div', { class: 'compare-plot' }), { label: KINDS[name].title, file: `kvviz-lanes-${name}` });
+    const plot = (/** @type {keyof typeof KINDS} */ name) =>
+      new Plot(h('div', { class: 'compare-plot' }), { label: KINDS[name].title, file: `kvviz-lanes-${name}` });
     this.kl = plot('kl');
     this.ms = plot('ms');
     this.work = plot('work');
@@ -29,10 +30,14 @@ export class CompareCharts {
     this.workNote = h('p', { class: 'fine-note compare-note' });
     this.legend = h('div', { class: 'cluster small-note compare-legend' });
     this.klNote = h('p', { class: 'fine-note compare-note' }, fill(t.klNote, { floor: small(KL_FLOOR) }));
-    this.root = h('div', { class: 'compare-charts' }, this.legend,
+    this.root = h(
+      'div',
+      { class: 'compare-charts' },
+      this.legend,
       h('figure', {}, h('figcaption', {}, t.kl), this.none, this.kl.root, this.klNote),
       h('figure', {}, h('figcaption', {}, t.ms), this.ms.root, h('p', { class: 'fine-note compare-note' }, t.msNote)),
-      h('figure', {}, h('figcaption', {}, t.work), this.work.root, this.workNote));
+      h('figure', {}, h('figcaption', {}, t.work), this.work.root, this.workNote),
+    );
     this.key = '';
   }
 
@@ -41,20 +46,52 @@ export class CompareCharts {
     const lossy = lossyLanes(lanes);
     if (lanes.key !== this.key) {
       this.key = lanes.key;
-      replace(this.legend, lanes.lanes.map((lane) => h('span', { class: 'lens-key' }, laneMark(lane.index), lane.header.spec)));
+      replace(
+        this.legend,
+        lanes.lanes.map((lane) => h('span', { class: 'lens-key' }, laneMark(lane.index), lane.header.spec)),
+      );
     }
     this.none.hidden = lossy.length > 0;
     this.klNote.hidden = lossy.length === 0;
     this.kl.root.hidden = lossy.length === 0;
     const name = (/** @type {Lane} */ lane) => lane.header.spec;
-    const from = (/** @type {readonly Lane[]} */ list, /** @type {string} */ what, /** @type {(one: import('../../core/events.d.ts').LaneMeasured) => number} */ value, /** @type {number} */ first) => list.map((lane) => ({ lane: lane.index, name: name(lane), first, values: series(lane, what, value, first) }));
+    const from = (
+      /** @type {readonly Lane[]} */ list,
+      /** @type {string} */ what,
+      /** @type {(one: import('../../core/events.d.ts').LaneMeasured) => number} */ value,
+      /** @type {number} */ first,
+    ) => list.map((lane) => ({ lane: lane.index, name: name(lane), first, values: series(lane, what, value, first) }));
     const { request, planned, count: numNew } = lanes;
-    if (lossy.length > 0) drawLines(this.kl, KINDS.kl, from(lossy, 'kl', (one) => one.kl, 0), planned);
-    drawLines(this.ms, KINDS.ms, from(lanes.lanes, 'ms', (one) => one.step_us / 1000, 1), planned);
+    if (lossy.length > 0)
+      drawLines(
+        this.kl,
+        KINDS.kl,
+        from(lossy, 'kl', (one) => one.kl, 0),
+        planned,
+      );
+    drawLines(
+      this.ms,
+      KINDS.ms,
+      from(lanes.lanes, 'ms', (one) => one.step_us / 1000, 1),
+      planned,
+    );
     const work = from(lanes.lanes, 'work', (one) => one.num_projections, 0);
-    drawLines(this.work, KINDS.work, work.map((line) => ({ ...line, note: formOf(line, request?.promptLength ?? 0, numNew) })), planned);
+    drawLines(
+      this.work,
+      KINDS.work,
+      work.map((line) => ({ ...line, note: formOf(line, request?.promptLength ?? 0, numNew) })),
+      planned,
+    );
     const forms = closedForms(request?.promptLength ?? 0, numNew);
-    setText(this.workNote, fill(t.workNote, { p: count(request?.promptLength ?? 0), n: count(numNew), cached: count(forms.cached), none: count(forms.none) }));
+    setText(
+      this.workNote,
+      fill(t.workNote, {
+        p: count(request?.promptLength ?? 0),
+        n: count(numNew),
+        cached: count(forms.cached),
+        none: count(forms.none),
+      }),
+    );
   }
 
   destroy() {

@@ -18,14 +18,39 @@ const partsOf = (lane) => lane.header.spec.split('+').map((part) => part.split(/
 const NO_CACHE = /^no[-_]?cache$/;
 const CONTIGUOUS = /^(contiguous|reserved?)$/;
 /** @param {Lane} lane */
-const isPlain = (lane) => lane.header.exact && !partsOf(lane).some((part) => NO_CACHE.test(part) || CONTIGUOUS.test(part));
+const isPlain = (lane) =>
+  lane.header.exact && !partsOf(lane).some((part) => NO_CACHE.test(part) || CONTIGUOUS.test(part));
 
 /** @type {Claim[]} */
 const CLAIMS = [
-  { name: 'cache', over: (lane) => partsOf(lane).some((part) => NO_CACHE.test(part)), under: (lane) => lane.index === 0 && isPlain(lane), value: (lane) => lane.figures?.ms_per_token ?? null, need: ['no-cache'] },
-  { name: 'utilisation', over: (lane) => partsOf(lane).some((part) => CONTIGUOUS.test(part)), under: (lane) => lane.index === 0 && isPlain(lane), value: (lane) => lane.figures?.held_bytes ?? null, need: ['contiguous'] },
-  { name: 'heads', over: named('mha'), under: named('gqa'), value: (lane) => lane.header.bytes_per_token, need: ['mha', 'gqa'] },
-  { name: 'bits', over: (lane) => lane.index === 0, under: (lane) => partsOf(lane).some((part) => part === 'int8' || part === 'int4'), value: (lane) => lane.header.bytes_per_token, need: ['int8'] },
+  {
+    name: 'cache',
+    over: (lane) => partsOf(lane).some((part) => NO_CACHE.test(part)),
+    under: (lane) => lane.index === 0 && isPlain(lane),
+    value: (lane) => lane.figures?.ms_per_token ?? null,
+    need: ['no-cache'],
+  },
+  {
+    name: 'utilisation',
+    over: (lane) => partsOf(lane).some((part) => CONTIGUOUS.test(part)),
+    under: (lane) => lane.index === 0 && isPlain(lane),
+    value: (lane) => lane.figures?.held_bytes ?? null,
+    need: ['contiguous'],
+  },
+  {
+    name: 'heads',
+    over: named('mha'),
+    under: named('gqa'),
+    value: (lane) => lane.header.bytes_per_token,
+    need: ['mha', 'gqa'],
+  },
+  {
+    name: 'bits',
+    over: (lane) => lane.index === 0,
+    under: (lane) => partsOf(lane).some((part) => part === 'int8' || part === 'int4'),
+    value: (lane) => lane.header.bytes_per_token,
+    need: ['int8'],
+  },
 ];
 
 export class CompareClaims {
@@ -34,7 +59,13 @@ export class CompareClaims {
 
   constructor() {
     this.body = h('tbody', {});
-    this.root = h('table', { class: 'compare-claims' }, h('caption', {}, t.title), headOf([t.claim, t.measured, t.from]), this.body);
+    this.root = h(
+      'table',
+      { class: 'compare-claims' },
+      h('caption', {}, t.title),
+      headOf([t.claim, t.measured, t.from]),
+      this.body,
+    );
   }
 
   /** @param {Lanes} lanes */
@@ -65,7 +96,13 @@ function rowsOf({ name, over, under, value, need }, lanes, tokens) {
     const [a, b] = [high && value(high), value(low)];
     if (!a || !b) return [];
     const times = a / b;
-    return [{ claim: text, measured: `${times >= 9.95 ? times.toFixed(0) : times.toFixed(times < 0.995 ? 2 : 1)}×`, from: fill(from, { n: count(tokens), lane: low.header.spec }) }];
+    return [
+      {
+        claim: text,
+        measured: `${times >= 9.95 ? times.toFixed(0) : times.toFixed(times < 0.995 ? 2 : 1)}×`,
+        from: fill(from, { n: count(tokens), lane: low.header.spec }),
+      },
+    ];
   });
   if (rows.length > 0) return rows;
   const missing = need.filter((part) => !lanes.some((lane) => partsOf(lane).includes(part)));

@@ -31,13 +31,24 @@ export class CompareErrors {
     const lossy = lossyLanes(lanes);
     const found = lossy.map((lane) => lane.errors);
     const key = `${lanes.key}/${this.ctx.palette.version}`;
-    if (key === this.key && found.length === this.shown.length && found.every((one, i) => one === this.shown[i])) return;
+    if (key === this.key && found.length === this.shown.length && found.every((one, i) => one === this.shown[i]))
+      return;
     this.key = key;
     this.shown = found;
     const known = lossy.filter((lane) => lane.errors !== null);
     const most = Math.max(0, ...known.map(({ errors }) => largestOf(errors)));
-    setText(this.note, lossy.length === 0 ? t.exactOnly : known.length === 0 ? t.pending : fill(known.length > 1 ? t.note : t.noteOne, { n: known[0].errors?.num_tokens ?? 0 }));
-    replace(this.maps, known.map((lane) => this.#lane(lane, most)));
+    setText(
+      this.note,
+      lossy.length === 0
+        ? t.exactOnly
+        : known.length === 0
+          ? t.pending
+          : fill(known.length > 1 ? t.note : t.noteOne, { n: known[0].errors?.num_tokens ?? 0 }),
+    );
+    replace(
+      this.maps,
+      known.map((lane) => this.#lane(lane, most)),
+    );
   }
 
   /** @param {import('./model.js').Lane} lane @param {number} most largest error of all lanes */
@@ -45,30 +56,74 @@ export class CompareErrors {
     const errors = /** @type {LaneErrorsMeasured} */ (measured);
     const largest = largestOf(errors);
     const name = h('div', { class: 'compare-map-name' }, laneMark(index), h('code', {}, header.spec));
-    if (largest === 0) return h('div', { class: 'compare-map' }, name, h('p', { class: 'small-note compare-map-zero' }, h('strong', {}, t.zero), ' ', header.family === 'bits' ? t.zeroBits : t.zeroOther));
+    if (largest === 0)
+      return h(
+        'div',
+        { class: 'compare-map' },
+        name,
+        h(
+          'p',
+          { class: 'small-note compare-map-zero' },
+          h('strong', {}, t.zero),
+          ' ',
+          header.family === 'bits' ? t.zeroBits : t.zeroOther,
+        ),
+      );
     const top = niceTop(largest);
     const text = textOf(header.spec, errors);
-    const halves = [/** @type {const} */ ([t.k, errors.key_error, 'word-k']), /** @type {const} */ ([t.v, errors.value_error, 'word-v'])];
-    return h('div', { class: 'compare-map' }, name,
-      h('div', { class: 'compare-map-pair', role: 'img', 'aria-label': text, title: text },
-        halves.map(([letter, map, word]) => h('div', { class: 'compare-map-half' }, h('strong', { class: word }, letter), this.#map(map, top)))),
-      h('p', { class: 'compare-scale' }, h('span', { class: 'lens-number' }, '0'), h('span', { class: 'ramp' }), h('span', { class: 'lens-number' }, percent(top))),
-      h('p', { class: 'small-note compare-largest' }, h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }), fill(t.largest, { max: percent(largest) })));
+    const halves = [
+      /** @type {const} */ ([t.k, errors.key_error, 'word-k']),
+      /** @type {const} */ ([t.v, errors.value_error, 'word-v']),
+    ];
+    return h(
+      'div',
+      { class: 'compare-map' },
+      name,
+      h(
+        'div',
+        { class: 'compare-map-pair', role: 'img', 'aria-label': text, title: text },
+        halves.map(([letter, map, word]) =>
+          h('div', { class: 'compare-map-half' }, h('strong', { class: word }, letter), this.#map(map, top)),
+        ),
+      ),
+      h(
+        'p',
+        { class: 'compare-scale' },
+        h('span', { class: 'lens-number' }, '0'),
+        h('span', { class: 'ramp' }),
+        h('span', { class: 'lens-number' }, percent(top)),
+      ),
+      h(
+        'p',
+        { class: 'small-note compare-largest' },
+        h('span', { class: 'largest-bar', 'aria-hidden': 'true', style: { '--share': (largest / most).toFixed(4) } }),
+        fill(t.largest, { max: percent(largest) }),
+      ),
+    );
   }
 
   /** One cell per pixel, enlarged by the stylesheet; layer 0 at the bottom.
    * @param {readonly (readonly number[])[]} map @param {number} most @returns {HTMLCanvasElement} */
   #map(map, most) {
     const heads = map[0]?.length ?? 1;
-    const canvas = h('canvas', { class: 'compare-map-cells', width: heads, height: map.length, 'aria-hidden': 'true', style: { '--heads': heads, '--layers': map.length } });
+    const canvas = h('canvas', {
+      class: 'compare-map-cells',
+      width: heads,
+      height: map.length,
+      'aria-hidden': 'true',
+      style: { '--heads': heads, '--layers': map.length },
+    });
     const context = canvas.getContext('2d');
     if (!context) return canvas;
     const table = this.ctx.palette.magnitude();
     const image = new ImageData(heads, map.length);
     const words = new Uint32Array(image.data.buffer);
-    map.forEach((row, layer) => row.forEach((value, head) => {
-      words[(map.length - 1 - layer) * heads + head] = table[Math.round(255 * (most > 0 ? Math.min(1, value / most) : 0))];
-    }));
+    map.forEach((row, layer) =>
+      row.forEach((value, head) => {
+        words[(map.length - 1 - layer) * heads + head] =
+          table[Math.round(255 * (most > 0 ? Math.min(1, value / most) : 0))];
+      }),
+    );
     context.putImageData(image, 0, 0);
     return canvas;
   }
@@ -84,7 +139,11 @@ function textOf(lane, { key_error: keys, value_error: values }) {
   const about = (/** @type {readonly (readonly number[])[]} */ map) => {
     const all = map.flat();
     const most = Math.max(0, ...all);
-    return { mean: percent(all.reduce((sum, value) => sum + value, 0) / Math.max(1, all.length)), max: percent(most), layer: map.findIndex((row) => row.includes(most)) };
+    return {
+      mean: percent(all.reduce((sum, value) => sum + value, 0) / Math.max(1, all.length)),
+      max: percent(most),
+      layer: map.findIndex((row) => row.includes(most)),
+    };
   };
   const [k, v] = [about(keys), about(values)];
   return fill(t.one, { lane, k: k.mean, kMax: k.max, kLayer: k.layer, v: v.mean, vMax: v.max, vLayer: v.layer });

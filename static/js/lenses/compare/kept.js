@@ -33,8 +33,24 @@ export class CompareKept {
 
   /** @param {readonly import('./model.js').Lane[]} lanes @param {string} sessionId */
   #build(lanes, sessionId) {
-    this.rows = lanes.map((lane) => ({ lane: lane.index, text: h('span', {}), bar: h('span', { class: 'kept-bar', 'aria-hidden': 'true' }) }));
-    replace(this.list, this.rows.map(({ lane, text, bar }) => h('li', {}, laneMark(lane), bar, text, ' ',
-      h('a', { href: `?session=${encodeURIComponent(`${sessionId}.${lane}`)}&lens=cache` }, t.link))));
+    this.rows = lanes.map((lane) => ({
+      lane: lane.index,
+      text: h('span', {}),
+      bar: h('span', { class: 'kept-bar', 'aria-hidden': 'true' }),
+    }));
+    replace(
+      this.list,
+      this.rows.map(({ lane, text, bar }) =>
+        h(
+          'li',
+          {},
+          laneMark(lane),
+          bar,
+          text,
+          ' ',
+          h('a', { href: `?session=${encodeURIComponent(`${sessionId}.${lane}`)}&lens=cache` }, t.link),
+        ),
+      ),
+    );
   }
 }

@@ -9,7 +9,13 @@ import { texts } from '../shared/texts.js';
 const t = texts.compare.lead;
 
 /** By the family of a lane, unless its name is listed. @type {Record<string, LeadName>} */
-const BY_FAMILY = { heads: 'bytes_per_token', latent: 'bytes_per_token', bits: 'bytes_per_token', forgetting: 'read_bytes', allocation: 'held_bytes' };
+const BY_FAMILY = {
+  heads: 'bytes_per_token',
+  latent: 'bytes_per_token',
+  bits: 'bytes_per_token',
+  forgetting: 'read_bytes',
+  allocation: 'held_bytes',
+};
 /** @type {Record<string, LeadName>} */
 const BY_NAME = { 'no-cache': 'ms_per_token', concat: 'copied_bytes', 'no-prefix': 'first_token_ms' };
 
@@ -25,20 +31,27 @@ const MEASURES = {
 
 /** @param {Lane} lane @returns {LeadName} a combination is known by what it holds */
 function nameOf({ header }) {
-  return header.spec.includes('+') ? 'held_bytes' : BY_NAME[header.name] ?? BY_FAMILY[header.family] ?? 'held_bytes';
+  return header.spec.includes('+') ? 'held_bytes' : (BY_NAME[header.name] ?? BY_FAMILY[header.family] ?? 'held_bytes');
 }
 
 /** The main figure of each lane; the reference shows the one of the lane after it. @param {readonly Lane[]} lanes @returns {Lead[]} */
 export function leadsOf(lanes) {
   const names = lanes.slice(1).map(nameOf);
   const first = names.find((name) => name !== 'copied_bytes') ?? 'held_bytes';
-  return lanes.map((lane, index) => (index === 0 ? plainLead(lane, first, '') : leadOf(lane, lanes[0], names[index - 1])));
+  return lanes.map((lane, index) =>
+    index === 0 ? plainLead(lane, first, '') : leadOf(lane, lanes[0], names[index - 1]),
+  );
 }
 
 /** @param {Lane} lane @param {LeadName} name @param {string} detail @returns {Lead} */
 function plainLead(lane, name, detail) {
   const value = MEASURES[name].of(lane);
-  return { name, value: value === null ? t.none : MEASURES[name].text(value), unit: t[name].of, detail: value !== null ? detail : lane.figures ? t.later : '' };
+  return {
+    name,
+    value: value === null ? t.none : MEASURES[name].text(value),
+    unit: t[name].of,
+    detail: value !== null ? detail : lane.figures ? t.later : '',
+  };
 }
 
 /** @param {Lane} lane @param {Lane} reference @param {LeadName} name @returns {Lead} */

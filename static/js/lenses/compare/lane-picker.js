@@ -17,9 +17,28 @@ export class LanePicker {
     this.second = new Part(choices, '', `${this.id}-b`, true, () => this.#told());
     this.about = h('p', { class: 'fine-note compare-note' });
     this.title = h('legend', {});
-    this.remove = onRemove && h('button', { type: 'button', class: 'plain-button lane-remove', 'aria-label': fill(t.remove, { n: place }), title: fill(t.remove, { n: place }), on: { click: onRemove } }, icon(PATHS.cross));
-    this.root = h('fieldset', { class: 'lane-picker' }, this.title, this.remove, this.first.root, this.about,
-      place > 0 && h('details', { class: 'lane-combine' }, h('summary', {}, t.combine), this.second.root));
+    this.remove =
+      onRemove &&
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'plain-button lane-remove',
+          'aria-label': fill(t.remove, { n: place }),
+          title: fill(t.remove, { n: place }),
+          on: { click: onRemove },
+        },
+        icon(PATHS.cross),
+      );
+    this.root = h(
+      'fieldset',
+      { class: 'lane-picker' },
+      this.title,
+      this.remove,
+      this.first.root,
+      this.about,
+      place > 0 && h('details', { class: 'lane-combine' }, h('summary', {}, t.combine), this.second.root),
+    );
     this.place(place);
     this.#told();
   }
@@ -50,9 +69,29 @@ class Part {
     this.choices = choices;
     this.id = id;
     const families = /** @type {LaneFamily[]} */ ([...new Set(choices.map((choice) => choice.family))]);
-    this.select = h('select', { id, 'aria-label': optional ? t.combine : t.lanes, on: { change: () => { this.#options(); onChange(); } } },
+    this.select = h(
+      'select',
+      {
+        id,
+        'aria-label': optional ? t.combine : t.lanes,
+        on: {
+          change: () => {
+            this.#options();
+            onChange();
+          },
+        },
+      },
       optional && h('option', { value: '' }, t.nothing),
-      families.map((family) => h('optgroup', { label: t.families[family] }, choices.filter((choice) => choice.family === family).map((choice) => h('option', { value: choice.name }, `${choice.title} · ${choice.name}`)))));
+      families.map((family) =>
+        h(
+          'optgroup',
+          { label: t.families[family] },
+          choices
+            .filter((choice) => choice.family === family)
+            .map((choice) => h('option', { value: choice.name }, `${choice.title} · ${choice.name}`)),
+        ),
+      ),
+    );
     this.select.value = name;
     this.options = h('div', { class: 'lane-options' });
     this.root = h('div', { class: 'lane-part' }, this.select, this.options);
@@ -65,19 +104,30 @@ class Part {
 
   #options() {
     this.inputs.clear();
-    replace(this.options, (this.choice?.options ?? []).map((option) => {
-      const input = h('input', { type: 'range', id: `${this.id}-${option.name}`, min: option.low, max: option.high, step: 1 });
-      input.value = String(option.default);
-      const output = h('output', { for: input.id }, String(option.default));
-      input.addEventListener('input', () => setText(output, input.value));
-      this.inputs.set(option.name, input);
-      return h('label', { class: 'note lane-option', for: input.id }, h('span', {}, option.title), input, output);
-    }));
+    replace(
+      this.options,
+      (this.choice?.options ?? []).map((option) => {
+        const input = h('input', {
+          type: 'range',
+          id: `${this.id}-${option.name}`,
+          min: option.low,
+          max: option.high,
+          step: 1,
+        });
+        input.value = String(option.default);
+        const output = h('output', { for: input.id }, String(option.default));
+        input.addEventListener('input', () => setText(output, input.value));
+        this.inputs.set(option.name, input);
+        return h('label', { class: 'note lane-option', for: input.id }, h('span', {}, option.title), input, output);
+      }),
+    );
   }
 
   /** @returns {string} */
   get spec() {
     const { choice } = this;
-    return choice ? specOf(choice, Object.fromEntries([...this.inputs].map(([name, input]) => [name, Number(input.value)]))) : '';
+    return choice
+      ? specOf(choice, Object.fromEntries([...this.inputs].map(([name, input]) => [name, Number(input.value)])))
+      : '';
   }
 }

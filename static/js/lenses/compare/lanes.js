@@ -39,9 +39,21 @@ export class CompareLanes {
   constructor(root, ctx, bar) {
     this.root = root;
     this.ctx = ctx;
-    this.change = h('button', { type: 'button', class: 'lens-choice lens-toggle', hidden: true, 'aria-expanded': 'false', on: { click: () => this.#toggle() } }, t.change);
+    this.change = h(
+      'button',
+      {
+        type: 'button',
+        class: 'lens-choice lens-toggle',
+        hidden: true,
+        'aria-expanded': 'false',
+        on: { click: () => this.#toggle() },
+      },
+      t.change,
+    );
     replace(bar, this.change);
-    this.setup = new CompareSetup(ctx, () => { this.changing = false; });
+    this.setup = new CompareSetup(ctx, () => {
+      this.changing = false;
+    });
     this.tape = new CompareTape(ctx);
     this.summary = new CompareSummary((lane, index) => this.tape.show(lane, index));
     this.figures = new CompareFigures(ctx);
@@ -52,11 +64,27 @@ export class CompareLanes {
     this.claims = new CompareClaims();
     this.lineUp = h('dl', { class: 'compare-lineup' });
     this.waiting = h('div', { class: 'compare-waiting', hidden: true }, h('p', {}, t.waiting), this.lineUp);
-    this.columns = h('div', { class: 'compare-columns' },
-      h('div', { class: 'column compare-column' }, this.figures.root, this.kept.root, this.needle.root, this.errors.root, this.claims.root),
-      h('div', { class: 'column compare-column' }, this.charts.root));
+    this.columns = h(
+      'div',
+      { class: 'compare-columns' },
+      h(
+        'div',
+        { class: 'column compare-column' },
+        this.figures.root,
+        this.kept.root,
+        this.needle.root,
+        this.errors.root,
+        this.claims.root,
+      ),
+      h('div', { class: 'column compare-column' }, this.charts.root),
+    );
     this.run = h('div', { class: 'compare-run' }, this.summary.root, this.tape.root, this.waiting, this.columns);
-    this.scroll = h('div', { class: 'compare-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.setup.root, this.run);
+    this.scroll = h(
+      'div',
+      { class: 'compare-scroll', tabindex: '0', role: 'region', 'aria-label': t.label },
+      this.setup.root,
+      this.run,
+    );
     root.append(this.scroll);
     this.size = new SizeWatch(this.scroll, () => ctx.ui.changes.emit('ui'));
   }
@@ -84,7 +112,12 @@ export class CompareLanes {
     if (form) this.setup.update();
     if (form) return;
     const run = latestRun(world);
-    this.lanes = lanesAt(header, world, run, run !== null && ctx.log.finished.has(run.requestId) ? ctx.log.lastSampled.get(run.requestId) ?? null : null);
+    this.lanes = lanesAt(
+      header,
+      world,
+      run,
+      run !== null && ctx.log.finished.has(run.requestId) ? (ctx.log.lastSampled.get(run.requestId) ?? null) : null,
+    );
     const { width } = this.size;
     const key = `${ctx.log.logId}:${run?.requestId}:${this.lanes.planned}:${run?.counts.join()}:${world.seq}:${width}:${ctx.palette.version}:${ctx.ui.projector}`;
     const resized = dirty.has('theme') || dirty.has('size');
@@ -127,7 +160,13 @@ export class CompareLanes {
   #lineUp({ lanes, key }) {
     if (this.lineUp.dataset.of === key) return;
     this.lineUp.dataset.of = key;
-    replace(this.lineUp, lanes.flatMap(({ index, header }) => [h('dt', {}, laneMark(index), h('code', {}, header.spec)), h('dd', { dir: 'auto' }, header.about)]));
+    replace(
+      this.lineUp,
+      lanes.flatMap(({ index, header }) => [
+        h('dt', {}, laneMark(index), h('code', {}, header.spec)),
+        h('dd', { dir: 'auto' }, header.about),
+      ]),
+    );
   }
 
   #later() {

@@ -27,13 +27,40 @@ class CompareLens {
   constructor(root, ctx) {
     this.root = root;
     this.ctx = ctx;
-    this.tabs = PARTS.map((part) => h('button', {
-      type: 'button', role: 'tab', class: 'lens-choice', id: `compare-tab-${part}`, 'aria-controls': 'compare-part', on: { click: () => void this.show(part) },
-    }, t.tabs[part]));
+    this.tabs = PARTS.map((part) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          role: 'tab',
+          class: 'lens-choice',
+          id: `compare-tab-${part}`,
+          'aria-controls': 'compare-part',
+          on: { click: () => void this.show(part) },
+        },
+        t.tabs[part],
+      ),
+    );
     this.end = h('div', { class: 'cluster lens-bar-end' });
     this.body = h('div', { class: 'compare-body', id: 'compare-part', role: 'tabpanel' });
-    root.append(h('div', { class: 'cluster fine-note lens-bar' },
-      h('div', { class: 'lens-choices', role: 'tablist', 'aria-label': t.tabs.label, on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) } }, this.tabs), this.end), this.body);
+    root.append(
+      h(
+        'div',
+        { class: 'cluster fine-note lens-bar' },
+        h(
+          'div',
+          {
+            class: 'lens-choices',
+            role: 'tablist',
+            'aria-label': t.tabs.label,
+            on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) },
+          },
+          this.tabs,
+        ),
+        this.end,
+      ),
+      this.body,
+    );
     void this.show('lanes');
   }
 
@@ -54,7 +81,8 @@ class CompareLens {
     if (part === 'lanes') this.inner = new CompareLanes(root, this.ctx, this.end);
     else await this.#experiment(part, root);
     this.ctx.ui.changes.emit('ui');
-    if (this.scene) this.inner?.update(this.scene, new Set(/** @type {Dirty[]} */ (['world', 'ui', 'frame', 'size', 'theme'])));
+    if (this.scene)
+      this.inner?.update(this.scene, new Set(/** @type {Dirty[]} */ (['world', 'ui', 'frame', 'size', 'theme'])));
   }
 
   /** A separate module, loaded when it is first opened. @param {'bandwidth'|'timing'} part @param {HTMLElement} root */
@@ -64,7 +92,8 @@ class CompareLens {
       const module = await import(path);
       if (this.part === part) this.inner = module.create(root, this.ctx);
     } catch (error) {
-      if (this.part === part) replace(root, h('p', { class: 'compare-missing', role: 'note' }, fill(t.missing, { message: String(error) })));
+      if (this.part === part)
+        replace(root, h('p', { class: 'compare-missing', role: 'note' }, fill(t.missing, { message: String(error) })));
     }
   }
 

@@ -14,29 +14,76 @@ const DASHES = ['2px,3px', 'solid', '7px,3px', '1.5px,3px'];
 
 /** @param {Plot} plot @param {Kind} kind @param {readonly Line[]} all @param {number} planned tokens on the axis */
 export function drawLines(plot, { title, log = 0, format }, all, planned) {
-  const lines = all.filter((line) => line.values.length > 0).map((line) => ({ ...line, last: line.values[line.values.length - 1], x: line.values.map((_, index) => line.first + index) }));
+  const lines = all
+    .filter((line) => line.values.length > 0)
+    .map((line) => ({
+      ...line,
+      last: line.values[line.values.length - 1],
+      x: line.values.map((_, index) => line.first + index),
+    }));
   const most = Math.max(0, ...lines.map(({ values }) => values.reduce((found, value) => Math.max(found, value), 0)));
   const top = log > 0 ? 10 ** Math.ceil(Math.log10(Math.max(most, log * 100))) : niceTop(most);
   const tickvals = log > 0 ? decades(log, top) : [0, top / 2, top];
   const traces = lines.flatMap(({ lane, name, values, x, last }) => {
     const color = `var(--lane-${lane % 4})`;
-    const shared = { type: 'scatter', name, line: { color, dash: DASHES[lane % 4], width: 2 }, marker: { color, symbol: MARKS[lane % 4], size: 9, line: { color, width: lane % 4 === 0 ? 3 : 0 } } };
+    const shared = {
+      type: 'scatter',
+      name,
+      line: { color, dash: DASHES[lane % 4], width: 2 },
+      marker: { color, symbol: MARKS[lane % 4], size: 9, line: { color, width: lane % 4 === 0 ? 3 : 0 } },
+    };
     return [
-      { ...shared, mode: 'lines', x, y: values.map((value) => Math.max(log, value)), customdata: values.map(format), hovertemplate: '%{customdata}' },
+      {
+        ...shared,
+        mode: 'lines',
+        x,
+        y: values.map((value) => Math.max(log, value)),
+        customdata: values.map(format),
+        hovertemplate: '%{customdata}',
+      },
       { ...shared, mode: 'markers', x: [x[x.length - 1]], y: [Math.max(log, last)], hoverinfo: 'skip' },
     ];
   });
   const noted = lines.filter(({ note }, index) => note && lines.findIndex((line) => line.note === note) === index);
-  const annotations = noted.map(({ name, note, x, last }) => ({ x: x[x.length - 1], y: last, xanchor: 'right', yanchor: 'bottom', yshift: 3, showarrow: false, text: `${name} · ${note}` }));
+  const annotations = noted.map(({ name, note, x, last }) => ({
+    x: x[x.length - 1],
+    y: last,
+    xanchor: 'right',
+    yanchor: 'bottom',
+    yshift: 3,
+    showarrow: false,
+    text: `${name} · ${note}`,
+  }));
   plot.label = `${title}. ${lines.map(({ name, values, last }) => fill(t.all, { lane: name, last: format(last), most: format(Math.max(...values)) })).join('; ')}.`;
   plot.table({
-    caption: title, headers: [t.token, ...all.map(({ name }) => name)], cell: (value, column) => (value === null ? '' : column === 0 ? String(value) : format(Number(value))),
-    rows: () => Array.from({ length: Math.max(0, ...all.map(({ first, values }) => first + values.length)) }, (_, token) => [token, ...all.map(({ first, values }) => values[token - first] ?? null)]),
+    caption: title,
+    headers: [t.token, ...all.map(({ name }) => name)],
+    cell: (value, column) => (value === null ? '' : column === 0 ? String(value) : format(Number(value))),
+    rows: () =>
+      Array.from({ length: Math.max(0, ...all.map(({ first, values }) => first + values.length)) }, (_, token) => [
+        token,
+        ...all.map(({ first, values }) => values[token - first] ?? null),
+      ]),
   });
   void plot.draw(traces, {
-    xaxis: { range: [-0.02 * planned, 1.02 * (planned - 1)], title: { text: t.token }, showgrid: false, zeroline: false, nticks: 6, tickformat: ',d' },
-    yaxis: { type: log > 0 ? 'log' : 'linear', range: log > 0 ? [Math.log10(log), Math.log10(top)] : [0, top * 1.08 || 1], tickmode: 'array', tickvals, ticktext: tickvals.map(format) },
-    showlegend: false, annotations, dragmode: false,
+    xaxis: {
+      range: [-0.02 * planned, 1.02 * (planned - 1)],
+      title: { text: t.token },
+      showgrid: false,
+      zeroline: false,
+      nticks: 6,
+      tickformat: ',d',
+    },
+    yaxis: {
+      type: log > 0 ? 'log' : 'linear',
+      range: log > 0 ? [Math.log10(log), Math.log10(top)] : [0, top * 1.08 || 1],
+      tickmode: 'array',
+      tickvals,
+      ticktext: tickvals.map(format),
+    },
+    showlegend: false,
+    annotations,
+    dragmode: false,
   });
 }
 

@@ -22,10 +22,27 @@ export function lanesAt(header, world, run, last) {
   const lanes = (header.lanes ?? []).map((lane, index) => {
     const measured = run?.measured[index] ?? [];
     const count = Math.min(run?.counts[index] ?? 0, upTo);
-    return { index, header: lane, title: lane.title, measured, count, figures: figuresOf(measured, count), errors: run?.errors[index] ?? null, needle: run?.needles[index] ?? null };
+    return {
+      index,
+      header: lane,
+      title: lane.title,
+      measured,
+      count,
+      figures: figuresOf(measured, count),
+      errors: run?.errors[index] ?? null,
+      needle: run?.needles[index] ?? null,
+    };
   });
-  const planned = last !== null && request ? last + 1 - request.promptLength : Math.max(upTo, request?.maxNewTokens ?? 0);
-  return { lanes, request, run, count: upTo, planned, key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}` };
+  const planned =
+    last !== null && request ? last + 1 - request.promptLength : Math.max(upTo, request?.maxNewTokens ?? 0);
+  return {
+    lanes,
+    request,
+    run,
+    count: upTo,
+    planned,
+    key: `${header.title}:${run?.requestId}:${lanes.map((lane) => lane.header.spec).join()}`,
+  };
 }
 
 /** Lanes that change the output. @param {Lanes} lanes @returns {Lane[]} */

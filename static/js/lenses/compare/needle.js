@@ -23,9 +23,33 @@ export class CompareNeedle {
     const key = JSON.stringify(lanes.map((lane) => [lane.header.spec, lane.needle]));
     if (!any || key === this.key) return;
     this.key = key;
-    replace(this.root, h('h2', {}, t.title), h('p', { class: 'fine-note compare-note' }, fill(t.word, { word: any.word })),
-      h('ul', {}, lanes.map(({ index, header, needle }) => h('li', {}, laneMark(index), h('code', {}, header.spec), ' ',
-        needle ? [h('strong', { class: needle.found ? 'needle-found' : 'needle-lost' }, `${needle.found ? '✓' : '✗'} ${needle.found ? t.found : t.lost}`), h('q', { dir: 'auto' }, clip(needle.answer.trim(), MAX_ANSWER))]
-          : h('span', { class: 'fine-note compare-note' }, t.pending)))));
+    replace(
+      this.root,
+      h('h2', {}, t.title),
+      h('p', { class: 'fine-note compare-note' }, fill(t.word, { word: any.word })),
+      h(
+        'ul',
+        {},
+        lanes.map(({ index, header, needle }) =>
+          h(
+            'li',
+            {},
+            laneMark(index),
+            h('code', {}, header.spec),
+            ' ',
+            needle
+              ? [
+                  h(
+                    'strong',
+                    { class: needle.found ? 'needle-found' : 'needle-lost' },
+                    `${needle.found ? '✓' : '✗'} ${needle.found ? t.found : t.lost}`,
+                  ),
+                  h('q', { dir: 'auto' }, clip(needle.answer.trim(), MAX_ANSWER)),
+                ]
+              : h('span', { class: 'fine-note compare-note' }, t.pending),
+          ),
+        ),
+      ),
+    );
   }
 }

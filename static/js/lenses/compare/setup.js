@@ -22,7 +22,15 @@ export class CompareSetup {
     this.onStart = onStart;
     this.prompt = h('textarea', { id: 'compare-prompt', rows: '3', spellcheck: 'false', dir: 'auto' });
     this.prompt.value = t.promptDefault;
-    this.tokens = h('input', { type: 'number', id: 'compare-tokens', min: 2, max: MAX_TOKENS, step: 1, required: true, inputmode: 'numeric' });
+    this.tokens = h('input', {
+      type: 'number',
+      id: 'compare-tokens',
+      min: 2,
+      max: MAX_TOKENS,
+      step: 1,
+      required: true,
+      inputmode: 'numeric',
+    });
     this.tokens.value = '48';
     this.lanes = h('div', { class: 'lane-pickers' });
     this.add = h('button', { type: 'button', class: 'secondary', on: { click: () => this.#add() } }, t.add);
@@ -44,15 +52,27 @@ export class CompareSetup {
 
   /** The log of one lane has nothing to compare; the comparison's log has. @param {import('../../core/types.d.ts').LaneHeader} lane */
   #isLane(lane) {
-    replace(this.root, h('p', { class: 'lens-empty-title' }, fill(t.isLane, { index: lane.index, spec: lane.spec })), h('p', {}, t.isLaneLong),
-      h('a', { class: 'primary', href: `?session=${encodeURIComponent(this.ctx.log.comparisonId)}&lens=compare` }, t.toComparison));
+    replace(
+      this.root,
+      h('p', { class: 'lens-empty-title' }, fill(t.isLane, { index: lane.index, spec: lane.spec })),
+      h('p', {}, t.isLaneLong),
+      h(
+        'a',
+        { class: 'primary', href: `?session=${encodeURIComponent(this.ctx.log.comparisonId)}&lens=compare` },
+        t.toComparison,
+      ),
+    );
   }
 
   /** @param {boolean} listens */
   #nothing(listens) {
     const { ui } = this.ctx;
-    replace(this.root, h('p', { class: 'lens-empty-title' }, t.noEngine), h('p', {}, listens ? t.noChoices : t.noEngineLong),
-      h('button', { type: 'button', class: 'primary', on: { click: () => ui.set({ drawerOpen: true }) } }, t.open));
+    replace(
+      this.root,
+      h('p', { class: 'lens-empty-title' }, t.noEngine),
+      h('p', {}, listens ? t.noChoices : t.noEngineLong),
+      h('button', { type: 'button', class: 'primary', on: { click: () => ui.set({ drawerOpen: true }) } }, t.open),
+    );
   }
 
   /** @param {LaneChoice[]} choices */
@@ -60,20 +80,64 @@ export class CompareSetup {
     const reference = referenceOf(choices);
     this.pickers = [];
     replace(this.lanes);
-    const form = h('form', { class: 'compare-form', on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void this.#own(); } } },
+    const form = h(
+      'form',
+      {
+        class: 'compare-form',
+        on: {
+          submit: (/** @type {Event} */ event) => {
+            event.preventDefault();
+            void this.#own();
+          },
+        },
+      },
       h('h3', {}, t.own),
-      h('div', { class: 'compare-fields' },
+      h(
+        'div',
+        { class: 'compare-fields' },
         h('div', { class: 'field' }, h('label', { for: 'compare-prompt' }, t.prompt), this.prompt),
-        h('div', { class: 'field' }, h('label', { for: 'compare-tokens' }, t.tokens), this.tokens)),
-      this.lanes, h('div', { class: 'cluster buttons' }, this.add, h('button', { type: 'submit', class: 'primary' }, t.run)), this.message);
-    replace(this.root, h('h2', {}, t.title), h('p', { class: 'compare-lead' }, t.lead),
+        h('div', { class: 'field' }, h('label', { for: 'compare-tokens' }, t.tokens), this.tokens),
+      ),
+      this.lanes,
+      h('div', { class: 'cluster buttons' }, this.add, h('button', { type: 'submit', class: 'primary' }, t.run)),
+      this.message,
+    );
+    replace(
+      this.root,
+      h('h2', {}, t.title),
+      h('p', { class: 'compare-lead' }, t.lead),
       h('h3', {}, t.presets),
-      h('div', { class: 'compare-presets' }, presetsOf(choices).map((preset) => {
-        const [title, note] = t.preset[preset.name];
-        return h('button', { type: 'button', class: 'column preset', data: { preset: preset.name }, on: { click: () => void this.#start(preset.lanes, preset.needle ? '' : this.prompt.value, preset.maxNewTokens, preset.needle) } }, h('strong', {}, title), h('span', {}, note));
-      })), form);
+      h(
+        'div',
+        { class: 'compare-presets' },
+        presetsOf(choices).map((preset) => {
+          const [title, note] = t.preset[preset.name];
+          return h(
+            'button',
+            {
+              type: 'button',
+              class: 'column preset',
+              data: { preset: preset.name },
+              on: {
+                click: () =>
+                  void this.#start(
+                    preset.lanes,
+                    preset.needle ? '' : this.prompt.value,
+                    preset.maxNewTokens,
+                    preset.needle,
+                  ),
+              },
+            },
+            h('strong', {}, title),
+            h('span', {}, note),
+          );
+        }),
+      ),
+      form,
+    );
     this.#add(reference);
-    const other = choices.find((choice) => choice.name === 'int4') ?? choices.find((choice) => choice.name !== reference);
+    const other =
+      choices.find((choice) => choice.name === 'int4') ?? choices.find((choice) => choice.name !== reference);
     this.#add(other?.name ?? reference);
   }
 
@@ -82,8 +146,16 @@ export class CompareSetup {
     const choices = this.ctx.log.header?.lane_choices ?? [];
     const place = this.pickers.length;
     if (place >= MAX_LANES) return;
-    const next = name ?? choices.find((choice) => !this.pickers.some((picker) => picker.spec.split(/[=,+]/)[0] === choice.name))?.name ?? choices[0].name;
-    const picker = new LanePicker(place === 0 ? choices.filter((choice) => choice.name === next) : choices, next, place, place < 2 ? null : () => this.#remove(picker));
+    const next =
+      name ??
+      choices.find((choice) => !this.pickers.some((picker) => picker.spec.split(/[=,+]/)[0] === choice.name))?.name ??
+      choices[0].name;
+    const picker = new LanePicker(
+      place === 0 ? choices.filter((choice) => choice.name === next) : choices,
+      next,
+      place,
+      place < 2 ? null : () => this.#remove(picker),
+    );
     this.pickers.push(picker);
     this.lanes.append(picker.root);
     this.add.disabled = this.pickers.length >= MAX_LANES;
@@ -104,7 +176,12 @@ export class CompareSetup {
       this.tokens.reportValidity();
       return;
     }
-    await this.#start(this.pickers.map((picker) => picker.spec), this.prompt.value, Number(this.tokens.value), false);
+    await this.#start(
+      this.pickers.map((picker) => picker.spec),
+      this.prompt.value,
+      Number(this.tokens.value),
+      false,
+    );
   }
 
   /** @param {string[]} lanes @param {string} prompt @param {number} maxNewTokens @param {boolean} needle */
@@ -115,7 +192,11 @@ export class CompareSetup {
     this.message.classList.remove('alert', 'form-error');
     const { ctx } = this;
     try {
-      await ctx.send({ command: 'start', config: { lanes }, requests: [{ prompt, max_new_tokens: maxNewTokens, ...(needle ? { needle: true } : {}) }] });
+      await ctx.send({
+        command: 'start',
+        config: { lanes },
+        requests: [{ prompt, max_new_tokens: maxNewTokens, ...(needle ? { needle: true } : {}) }],
+      });
       ctx.ui.clear();
       ctx.ui.set({ requestId: null });
       ctx.timeline.pin(false);

@@ -39,7 +39,7 @@ export class CompareSummary {
       if (badge.className !== name) badge.className = name;
       setText(harm, harmOf(lane));
       this.#needle(needle, lane);
-      const at = kind === 'lossy' ? lane.figures?.first_divergence ?? null : null;
+      const at = kind === 'lossy' ? (lane.figures?.first_divergence ?? null) : null;
       this.firsts[i] = at;
       first.hidden = at === null;
       setText(first, at === null ? '' : fill(t.first, { n: at }));
@@ -60,16 +60,43 @@ export class CompareSummary {
     this.root.style.setProperty('--lanes', String(lanes.length));
     this.firsts = lanes.map(() => null);
     this.cells = lanes.map(({ header }, i) => ({
-      value: h('span', { class: 'summary-value' }), unit: h('span', { class: 'summary-unit' }), detail: h('div', { class: 'summary-detail' }), badge: h('span', { class: 'lane-badge' }), harm: h('span', {}), needle: h('span', { hidden: true }),
-      first: h('button', { type: 'button', class: 'plain-button summary-first', hidden: true, title: fill(t.firstHint, { lane: header.spec }), on: { click: () => this.#show(i) } }),
+      value: h('span', { class: 'summary-value' }),
+      unit: h('span', { class: 'summary-unit' }),
+      detail: h('div', { class: 'summary-detail' }),
+      badge: h('span', { class: 'lane-badge' }),
+      harm: h('span', {}),
+      needle: h('span', { hidden: true }),
+      first: h('button', {
+        type: 'button',
+        class: 'plain-button summary-first',
+        hidden: true,
+        title: fill(t.firstHint, { lane: header.spec }),
+        on: { click: () => this.#show(i) },
+      }),
     }));
-    replace(this.root, lanes.map((lane, i) => {
-      const { value, unit, detail, badge, harm, needle, first } = this.cells[i];
-      return h('li', { class: lane.index > 0 && !lane.header.exact ? 'summary-lane summary-lossy' : 'summary-lane', data: { lane: i } },
-        h('div', { class: 'clip summary-name', title: lane.header.about }, laneMark(lane.index), h('strong', {}, lane.title), h('code', { class: 'small-note' }, lane.header.spec)),
-        h('div', { class: 'summary-cost' }, value, ' ', unit), detail,
-        h('div', { class: 'summary-harm' }, needle, badge, ' ', harm, ' ', first));
-    }));
+    replace(
+      this.root,
+      lanes.map((lane, i) => {
+        const { value, unit, detail, badge, harm, needle, first } = this.cells[i];
+        return h(
+          'li',
+          {
+            class: lane.index > 0 && !lane.header.exact ? 'summary-lane summary-lossy' : 'summary-lane',
+            data: { lane: i },
+          },
+          h(
+            'div',
+            { class: 'clip summary-name', title: lane.header.about },
+            laneMark(lane.index),
+            h('strong', {}, lane.title),
+            h('code', { class: 'small-note' }, lane.header.spec),
+          ),
+          h('div', { class: 'summary-cost' }, value, ' ', unit),
+          detail,
+          h('div', { class: 'summary-harm' }, needle, badge, ' ', harm, ' ', first),
+        );
+      }),
+    );
   }
 
   /** @param {number} lane */

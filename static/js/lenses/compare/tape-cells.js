@@ -35,7 +35,8 @@ export function drawCell(context, palette, lane, piece, index, x, y, width, line
   context.textAlign = 'left';
   context.fillStyle = palette.css(lane.index === 0 || own ? 'ink' : 'ink-3');
   const lead = piece && hasLead(piece) ? LEAD_EM * palette.px('text-m') : 0;
-  if (piece) context.fillText(fitText(context, tapeText(piece), width - 2 * pad - lead), x + pad + lead, y + line / 2 + 0.5);
+  if (piece)
+    context.fillText(fitText(context, tapeText(piece), width - 2 * pad - lead), x + pad + lead, y + line / 2 + 0.5);
   if (lead > 0) leadMark(context, palette, x + pad, y + line * 0.66, lead * 0.7);
   if (own && !piece && lane.measured[index - 1]?.free_piece !== null) {
     useFont(context, palette.font('text-xs'));

@@ -56,15 +56,58 @@ export class CompareTape {
     this.spacer = h('div', { class: 'compare-spacer' });
     this.scroll = h('div', { class: 'compare-tape-scroll' }, this.sticky, this.spacer);
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: 'compare-cell', 'aria-selected': 'true' });
-    this.box = h('div', { class: 'lens-cursor compare-cursor', role: 'listbox', tabindex: 0, 'aria-label': t.cursor, 'aria-activedescendant': 'compare-cell' }, this.option);
-    this.newest = h('button', { type: 'button', class: 'small-button compare-newest', hidden: true, on: { click: () => { this.#toEnd(); this.#dirty(); } } }, t.newest);
-    this.note = h('p', { class: 'fine-note compare-note' }, t.note[0], ' ', icon(UNEQUAL, 'icon unequal'), h('span', { class: 'visually-hidden' }, t.unequal), ' ', t.note[1]);
-    this.frame = h('div', { class: 'compare-tape-frame', role: 'group', 'aria-label': t.label }, this.labels, this.scroll, this.box, this.newest);
+    this.box = h(
+      'div',
+      {
+        class: 'lens-cursor compare-cursor',
+        role: 'listbox',
+        tabindex: 0,
+        'aria-label': t.cursor,
+        'aria-activedescendant': 'compare-cell',
+      },
+      this.option,
+    );
+    this.newest = h(
+      'button',
+      {
+        type: 'button',
+        class: 'small-button compare-newest',
+        hidden: true,
+        on: {
+          click: () => {
+            this.#toEnd();
+            this.#dirty();
+          },
+        },
+      },
+      t.newest,
+    );
+    this.note = h(
+      'p',
+      { class: 'fine-note compare-note' },
+      t.note[0],
+      ' ',
+      icon(UNEQUAL, 'icon unequal'),
+      h('span', { class: 'visually-hidden' }, t.unequal),
+      ' ',
+      t.note[1],
+    );
+    this.frame = h(
+      'div',
+      { class: 'compare-tape-frame', role: 'group', 'aria-label': t.label },
+      this.labels,
+      this.scroll,
+      this.box,
+      this.newest,
+    );
     this.exact = h('p', { class: 'fine-note compare-note', hidden: true }, fill(t.exactNote, { limit: EXACT_LIMIT }));
     this.root = h('div', { class: 'compare-tape' }, this.frame, this.note, this.exact);
     this.stack = new CanvasStack(this.sticky, ['tape']);
     this.tip = new Tip(this.frame);
-    this.size = new SizeWatch(this.scroll, () => { if (this.atEnd && this.lanes) this.#toEnd(); this.#dirty(); });
+    this.size = new SizeWatch(this.scroll, () => {
+      if (this.atEnd && this.lanes) this.#toEnd();
+      this.#dirty();
+    });
     this.#listen();
   }
 
@@ -80,16 +123,26 @@ export class CompareTape {
       const hit = this.#hit(event);
       this.tip.show(event, hit && this.lanes ? cellText(this.lanes.lanes[hit.lane], hit.index, this.lanes) : '');
       const { request } = this.lanes ?? {};
-      this.ctx.ui.hover(hit && request ? { kind: 'token', request: request.id, position: request.promptLength + hit.index } : null);
+      this.ctx.ui.hover(
+        hit && request ? { kind: 'token', request: request.id, position: request.promptLength + hit.index } : null,
+      );
     });
-    scroll.addEventListener('pointerleave', () => { this.tip.hide(); this.ctx.ui.hover(null); });
+    scroll.addEventListener('pointerleave', () => {
+      this.tip.hide();
+      this.ctx.ui.hover(null);
+    });
     scroll.addEventListener('click', (event) => {
       const hit = this.#hit(event);
       const { request } = this.lanes ?? {};
-      if (hit && request) this.ctx.ui.pin({ kind: 'token', request: request.id, position: request.promptLength + hit.index });
+      if (hit && request)
+        this.ctx.ui.pin({ kind: 'token', request: request.id, position: request.promptLength + hit.index });
     });
     cursorKeys(box, { move: (columns, rows) => this.#move(rows, columns) });
-    for (const type of ['focus', 'blur']) box.addEventListener(type, () => { this.focused = type === 'focus'; this.#move(0, 0); });
+    for (const type of ['focus', 'blur'])
+      box.addEventListener(type, () => {
+        this.focused = type === 'focus';
+        this.#move(0, 0);
+      });
   }
 
   #dirty() {
@@ -145,7 +198,10 @@ export class CompareTape {
     this.wide = width >= 52 * small;
     const line = Math.round(em * 1.9);
     this.space = {
-      em, small, line, axis: Math.round(small * 1.6),
+      em,
+      small,
+      line,
+      axis: Math.round(small * 1.6),
       labelHeight: this.wide ? 0 : Math.round(small * LABEL_LINE),
     };
     this.tops = [this.space.axis];
@@ -153,7 +209,12 @@ export class CompareTape {
       const below = canDiffer(lane) ? FLAG_LINE : this.wide ? PLAIN_LINE : 0;
       this.tops.push(Math.round(this.tops[lane.index] + this.space.labelHeight + line + small * below));
     }
-    for (const [name, value] of Object.entries({ '--tape-height': this.tops[lanes.lanes.length], '--tape-line': this.wide ? line : this.space.labelHeight, '--tape-axis': this.space.axis })) this.frame.style.setProperty(name, `${value}px`);
+    for (const [name, value] of Object.entries({
+      '--tape-height': this.tops[lanes.lanes.length],
+      '--tape-line': this.wide ? line : this.space.labelHeight,
+      '--tape-axis': this.space.axis,
+    }))
+      this.frame.style.setProperty(name, `${value}px`);
     this.frame.classList.toggle('compare-tape-wide', this.wide);
     this.#labelLanes();
     this.#measure();
@@ -166,8 +227,21 @@ export class CompareTape {
     if (key === this.labelKey) return;
     this.labelKey = key;
     this.exact.hidden = !lanes.some((lane) => lane.index > 0 && lane.header.exact);
-    replace(this.labels, lanes.map((lane) => h('div', { class: 'compare-label', style: { '--tape-row': `${this.tops[lane.index + 1] - this.tops[lane.index]}px` } },
-      h('div', { class: 'clip compare-label-name', title: `${lane.title}: ${lane.header.about}` }, laneMark(lane.index), h('code', {}, lane.header.spec)))));
+    replace(
+      this.labels,
+      lanes.map((lane) =>
+        h(
+          'div',
+          { class: 'compare-label', style: { '--tape-row': `${this.tops[lane.index + 1] - this.tops[lane.index]}px` } },
+          h(
+            'div',
+            { class: 'clip compare-label-name', title: `${lane.title}: ${lane.header.about}` },
+            laneMark(lane.index),
+            h('code', {}, lane.header.spec),
+          ),
+        ),
+      ),
+    );
   }
 
   /** Columns as wide as their widest token; known ones don't change. */
@@ -185,7 +259,11 @@ export class CompareTape {
       let widest = em * 1.6;
       for (const lane of lanes) {
         const piece = this.#piece(lane, i);
-        if (piece) widest = Math.max(widest, Math.min(MAX_EM * em, textWidth(context, tapeText(piece))) + (hasLead(piece) ? LEAD_EM * em : 0));
+        if (piece)
+          widest = Math.max(
+            widest,
+            Math.min(MAX_EM * em, textWidth(context, tapeText(piece))) + (hasLead(piece) ? LEAD_EM * em : 0),
+          );
         if (i === lane.figures?.first_divergence) widest = Math.max(widest, FLAG_EM * small);
       }
       this.edges.push(this.edges[i] + Math.ceil(widest + em * COLUMN_PAD));
@@ -218,7 +296,10 @@ export class CompareTape {
     this.newest.hidden = this.atEnd;
     const context = stack.clear('tape');
     const shown = ui.shown;
-    const selected = shown?.kind === 'token' && lanes.request && shown.request === lanes.request.id ? shown.position - lanes.request.promptLength : -1;
+    const selected =
+      shown?.kind === 'token' && lanes.request && shown.request === lanes.request.id
+        ? shown.position - lanes.request.promptLength
+        : -1;
     const first = this.#columnAt(left);
     context.textBaseline = 'middle';
     context.textAlign = 'left';
@@ -232,16 +313,28 @@ export class CompareTape {
     const top = (/** @type {number} */ row) => this.tops[row] + labelHeight;
     useFont(context, palette.font('text-xs'));
     context.fillStyle = palette.css('ink-3');
-    each((index, x) => { if (!ui.projector || index % 10 === 0) context.fillText(String(index), x + em * 0.35, axis / 2); });
-    each((index, x, width) => lanes.lanes.forEach((lane, row) => drawCell(context, palette, lane, this.#piece(lane, index), index, x, top(row), width, line)));
-    each((index, x) => lanes.lanes.forEach((lane, row) => drawFlag(context, palette, lane, index, x + line * 0.18, top(row) + line + small * 0.65, small)));
+    each((index, x) => {
+      if (!ui.projector || index % 10 === 0) context.fillText(String(index), x + em * 0.35, axis / 2);
+    });
+    each((index, x, width) =>
+      lanes.lanes.forEach((lane, row) =>
+        drawCell(context, palette, lane, this.#piece(lane, index), index, x, top(row), width, line),
+      ),
+    );
+    each((index, x) =>
+      lanes.lanes.forEach((lane, row) =>
+        drawFlag(context, palette, lane, index, x + line * 0.18, top(row) + line + small * 0.65, small),
+      ),
+    );
     lanes.lanes.forEach((lane, row) => {
-      const at = lane.index > 0 ? lane.figures?.first_divergence ?? null : null;
-      if (at !== null) drawPointer(context, palette, at, this.edges[at] - left, size.width, top(row) + line + small * 0.65);
+      const at = lane.index > 0 ? (lane.figures?.first_divergence ?? null) : null;
+      if (at !== null)
+        drawPointer(context, palette, at, this.edges[at] - left, size.width, top(row) + line + small * 0.65);
     });
     each((index, x, width) => {
       if (index === selected) drawRing(context, palette, x, 1, width, height - 2);
-      if (this.focused && index === this.cursor.index) drawRing(context, palette, x, top(this.cursor.lane), width, line);
+      if (this.focused && index === this.cursor.index)
+        drawRing(context, palette, x, top(this.cursor.lane), width, line);
     });
   }
 
@@ -265,7 +358,9 @@ export class CompareTape {
     const x = event.clientX - area.left + this.left;
     const y = event.clientY - area.top;
     const lane = this.tops.findLastIndex((top) => top <= y);
-    return lane < 0 || lane >= lanes.lanes.length || x >= this.edges[lanes.count] ? null : { lane, index: this.#columnAt(x) };
+    return lane < 0 || lane >= lanes.lanes.length || x >= this.edges[lanes.count]
+      ? null
+      : { lane, index: this.#columnAt(x) };
   }
 
   /** @param {number} rows @param {number} columns */
@@ -273,10 +368,14 @@ export class CompareTape {
     const { lanes, cursor } = this;
     if (!lanes) return;
     const limit = (/** @type {number} */ value, /** @type {number} */ most) => Math.max(0, Math.min(most, value));
-    this.cursor = { lane: limit(cursor.lane + rows, lanes.lanes.length - 1), index: limit(cursor.index + columns, lanes.count - 1) };
+    this.cursor = {
+      lane: limit(cursor.lane + rows, lanes.lanes.length - 1),
+      index: limit(cursor.index + columns, lanes.count - 1),
+    };
     const { index } = this.cursor;
     if (columns !== 0 && this.edges[index] < this.left) this.#scrollTo(this.edges[index]);
-    else if (columns !== 0 && this.edges[index + 1] > this.left + this.size.width) this.#scrollTo(this.edges[index + 1] - this.size.width);
+    else if (columns !== 0 && this.edges[index + 1] > this.left + this.size.width)
+      this.#scrollTo(this.edges[index + 1] - this.size.width);
     this.#tell();
     this.#dirty();
   }

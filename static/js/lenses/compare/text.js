@@ -12,9 +12,20 @@ const t = texts.compare;
 export function badgeOf({ header, figures, index }) {
   if (index === 0) return { kind: 'reference', text: t.badge.reference };
   if (!figures) return { kind: 'none', text: t.badge.none };
-  if (!header.exact) return { kind: 'lossy', text: fill(t.badge.lossy, { n: figures.count - figures.num_differing, all: plural(t.nTokens, figures.count) }) };
-  if (isProved(figures)) return { kind: 'proved', text: fill(t.badge.proved, { all: plural(t.nTokens, figures.count), diff: small(figures.max_abs_logit_diff) }) };
-  const why = figures.num_differing > 0 ? fill(t.badge.tokens, { n: figures.num_differing, all: figures.count }) : fill(t.badge.logits, { diff: small(figures.max_abs_logit_diff), limit: EXACT_LIMIT });
+  if (!header.exact)
+    return {
+      kind: 'lossy',
+      text: fill(t.badge.lossy, { n: figures.count - figures.num_differing, all: plural(t.nTokens, figures.count) }),
+    };
+  if (isProved(figures))
+    return {
+      kind: 'proved',
+      text: fill(t.badge.proved, { all: plural(t.nTokens, figures.count), diff: small(figures.max_abs_logit_diff) }),
+    };
+  const why =
+    figures.num_differing > 0
+      ? fill(t.badge.tokens, { n: figures.num_differing, all: figures.count })
+      : fill(t.badge.logits, { diff: small(figures.max_abs_logit_diff), limit: EXACT_LIMIT });
   return { kind: 'wrong', text: fill(t.badge.wrong, { why }) };
 }
 
@@ -42,6 +53,18 @@ export function cellText(lane, index, { lanes, request }) {
 export function describeLanes(lanes) {
   if (lanes.count === 0) return t.waiting;
   const leads = leadsOf(lanes.lanes);
-  const each = lanes.lanes.map((lane, i) => fill(t.describeLane, { lane: lane.header.spec, cost: `${leads[i].value} ${leads[i].unit}`, badge: badgeOf(lane).text.replace(/^[✓✗] /, '') }));
-  return fill(t.describe, { n: lanes.lanes.length, letter: lanes.request?.letter ?? '', count: lanes.count, all: lanes.planned, lanes: each.join(' ') });
+  const each = lanes.lanes.map((lane, i) =>
+    fill(t.describeLane, {
+      lane: lane.header.spec,
+      cost: `${leads[i].value} ${leads[i].unit}`,
+      badge: badgeOf(lane).text.replace(/^[✓✗] /, ''),
+    }),
+  );
+  return fill(t.describe, {
+    n: lanes.lanes.length,
+    letter: lanes.request?.letter ?? '',
+    count: lanes.count,
+    all: lanes.planned,
+    lanes: each.join(' '),
+  });
 }

@@ -44,7 +44,14 @@ class BandwidthView {
     this.dtype = select((value) => this.#choose({ dtype: value }));
     this.batch = select((value) => this.#choose({ batch: Number(value) }));
     this.model = select((value) => this.#choose({ model: value }));
-    this.context = h('input', { type: 'range', id: 'bandwidth-context', min: 0, step: 1, class: 'exp-range', on: { input: () => this.#slide() } });
+    this.context = h('input', {
+      type: 'range',
+      id: 'bandwidth-context',
+      min: 0,
+      step: 1,
+      class: 'exp-range',
+      on: { input: () => this.#slide() },
+    });
     this.contextOut = h('output', { class: 'exp-range-out' });
     this.status = h('p', { class: 'exp-status', role: 'status' }, t.loading);
     this.readTitle = h('h3', { class: 'exp-chart-title' });
@@ -58,15 +65,47 @@ class BandwidthView {
     this.sum = h('p', { class: 'exp-sum' });
     this.notes = h('div', { class: 'exp-notes' });
     this.about = h('div', {});
-    this.body = h('div', { class: 'exp-body', hidden: true }, this.sum,
-      h('div', { class: 'exp-pair' },
-        h('figure', {}, this.readTitle, readRoot, h('div', { class: 'cluster exp-slider' }, h('label', { for: 'bandwidth-context' }, t.context), this.context, this.contextOut)),
-        h('figure', {}, this.speedTitle, speedRoot, this.key)),
-      this.notes, h('details', { class: 'exp-details' }, h('summary', {}, t.about), this.about));
-    this.scroll = h('div', { class: 'note exp exp-bandwidth', role: 'region', 'aria-label': t.title, tabindex: 0 },
+    this.body = h(
+      'div',
+      { class: 'exp-body', hidden: true },
+      this.sum,
+      h(
+        'div',
+        { class: 'exp-pair' },
+        h(
+          'figure',
+          {},
+          this.readTitle,
+          readRoot,
+          h(
+            'div',
+            { class: 'cluster exp-slider' },
+            h('label', { for: 'bandwidth-context' }, t.context),
+            this.context,
+            this.contextOut,
+          ),
+        ),
+        h('figure', {}, this.speedTitle, speedRoot, this.key),
+      ),
+      this.notes,
+      h('details', { class: 'exp-details' }, h('summary', {}, t.about), this.about),
+    );
+    this.scroll = h(
+      'div',
+      { class: 'note exp exp-bandwidth', role: 'region', 'aria-label': t.title, tabindex: 0 },
       h('div', { class: 'exp-head' }, h('h2', {}, t.title), h('p', {}, t.lead)),
-      h('div', { class: 'cluster exp-form' }, field('model', t.model, this.model), field('card', t.card, this.card), field('dtype', t.dtype, this.dtype), field('batch', t.batch, this.batch), this.figures),
-      this.status, this.body);
+      h(
+        'div',
+        { class: 'cluster exp-form' },
+        field('model', t.model, this.model),
+        field('card', t.card, this.card),
+        field('dtype', t.dtype, this.dtype),
+        field('batch', t.batch, this.batch),
+        this.figures,
+      ),
+      this.status,
+      this.body,
+    );
     root.append(this.scroll);
   }
 
@@ -147,12 +186,18 @@ class BandwidthView {
     let at = model.points.findIndex((point) => point.context >= chosen.context);
     if (at < 0) at = model.points.length - 1;
     this.#controls(data, model, at);
-    const charts = [readChart(model, at, width), speedChart(data, model.model_id, model.points[at].context, measured, width)];
+    const charts = [
+      readChart(model, at, width),
+      speedChart(data, model.model_id, model.points[at].context, measured, width),
+    ];
     [this.read, this.speed].forEach((plot, index) => {
       plot.label = charts[index].label;
       void plot.draw(charts[index].traces, charts[index].layout);
     });
-    setText(this.readTitle, fill(data.batch > 1 ? t.readTitleBatch : t.readTitle, { n: data.batch, model: model.name }));
+    setText(
+      this.readTitle,
+      fill(data.batch > 1 ? t.readTitleBatch : t.readTitle, { n: data.batch, model: model.name }),
+    );
     setText(this.speedTitle, fill(t.speedTitle, { card: data.card.name }));
     this.#figures(data, model, at);
     this.#keyOf(data, measured.length);
@@ -163,10 +208,26 @@ class BandwidthView {
   /** @param {Bandwidth} data @param {ModelBound} model @param {number} at */
   #controls(data, model, at) {
     const cards = [...(data.can_measure ? [{ card_id: HERE, name: t.here }] : []), ...data.cards];
-    options(this.card, cards.map(({ card_id, name }) => [card_id, name]), chosen.card);
-    options(this.dtype, data.dtypes.map((dtype) => [dtype, t.dtypes[/** @type {keyof typeof t.dtypes} */ (dtype)] ?? dtype]), chosen.dtype);
-    options(this.batch, BATCHES.map((n) => [String(n), String(n)]), String(chosen.batch));
-    options(this.model, data.models.map(({ model_id, name }) => [model_id, model_id === 'run' ? fill(t.run, { name }) : name]), model.model_id);
+    options(
+      this.card,
+      cards.map(({ card_id, name }) => [card_id, name]),
+      chosen.card,
+    );
+    options(
+      this.dtype,
+      data.dtypes.map((dtype) => [dtype, t.dtypes[/** @type {keyof typeof t.dtypes} */ (dtype)] ?? dtype]),
+      chosen.dtype,
+    );
+    options(
+      this.batch,
+      BATCHES.map((n) => [String(n), String(n)]),
+      String(chosen.batch),
+    );
+    options(
+      this.model,
+      data.models.map(({ model_id, name }) => [model_id, model_id === 'run' ? fill(t.run, { name }) : name]),
+      model.model_id,
+    );
     const text = fill(t.tokens, { n: count(model.points[at].context) });
     this.context.max = String(model.points.length - 1);
     this.context.value = String(at);
@@ -178,26 +239,56 @@ class BandwidthView {
   #figures(data, model, at) {
     const point = model.points[at];
     const beyond = model.crossing !== null && model.crossing > model.max_context;
-    const crossing = model.crossing === null ? [t.never, t.neverLong] : [count(model.crossing), fill(beyond ? t.outweighsBeyond : t.outweighs, { limit: count(model.max_context) })];
-    replace(this.figures,
+    const crossing =
+      model.crossing === null
+        ? [t.never, t.neverLong]
+        : [count(model.crossing), fill(beyond ? t.outweighsBeyond : t.outweighs, { limit: count(model.max_context) })];
+    replace(
+      this.figures,
       figure('speed', three(point.tokens_per_s), fill(data.batch > 1 ? t.atMostAll : t.atMost, { n: data.batch })),
       figure('share', percent(point.cache_bytes / (point.cache_bytes + point.weight_bytes)), t.share),
-      figure('crossing', crossing[0], crossing[1]));
+      figure('crossing', crossing[0], crossing[1]),
+    );
     setText(this.sum, sumOf(data, model, at));
     const notes = [];
-    if (model.is_mixture) notes.push(fill(data.batch > 1 ? t.mixture : t.mixtureOne, { stored: makersBytes(model.stored_bytes), read: makersBytes(model.weight_bytes), n: data.batch }));
+    if (model.is_mixture)
+      notes.push(
+        fill(data.batch > 1 ? t.mixture : t.mixtureOne, {
+          stored: makersBytes(model.stored_bytes),
+          read: makersBytes(model.weight_bytes),
+          n: data.batch,
+        }),
+      );
     const { memory_bytes: memory } = data.card;
-    if (model.capacity === 0 && memory > 0 && model.stored_bytes > memory) notes.push(fill(t.fitsNot, { stored: makersBytes(model.stored_bytes), memory: makersBytes(memory), n: Math.ceil(model.stored_bytes / memory) }));
-    else if (model.capacity !== null && model.capacity < point.context) notes.push(fill(t.fitsNone, { context: count(point.context), batch: data.batch, n: count(model.capacity) }));
-    else if (model.capacity !== null) notes.push(fill(data.batch > 1 ? t.fits : t.fitsOne, { n: count(model.capacity), batch: data.batch }));
-    replace(this.notes, notes.map((note) => h('p', {}, note)));
+    if (model.capacity === 0 && memory > 0 && model.stored_bytes > memory)
+      notes.push(
+        fill(t.fitsNot, {
+          stored: makersBytes(model.stored_bytes),
+          memory: makersBytes(memory),
+          n: Math.ceil(model.stored_bytes / memory),
+        }),
+      );
+    else if (model.capacity !== null && model.capacity < point.context)
+      notes.push(fill(t.fitsNone, { context: count(point.context), batch: data.batch, n: count(model.capacity) }));
+    else if (model.capacity !== null)
+      notes.push(fill(data.batch > 1 ? t.fits : t.fitsOne, { n: count(model.capacity), batch: data.batch }));
+    replace(
+      this.notes,
+      notes.map((note) => h('p', {}, note)),
+    );
   }
 
   /** The legend. @param {Bandwidth} data @param {number} numMeasured */
   #keyOf(data, numMeasured) {
     const marks = [h('span', { class: 'exp-mark exp-mark-ring' }, t.ringKey)];
-    if (data.models.some((model) => model.capacity !== null && model.capacity < model.max_context)) marks.push(h('span', { class: 'exp-mark exp-mark-dashed' }, t.dashedKey));
-    if (data.card.card_id === HERE) marks.push(numMeasured > 0 ? h('span', { class: 'exp-mark exp-mark-measured' }, fill(t.measuredKey, { n: count(numMeasured) })) : h('span', {}, fill(t.measuredNone, { batch: data.batch })));
+    if (data.models.some((model) => model.capacity !== null && model.capacity < model.max_context))
+      marks.push(h('span', { class: 'exp-mark exp-mark-dashed' }, t.dashedKey));
+    if (data.card.card_id === HERE)
+      marks.push(
+        numMeasured > 0
+          ? h('span', { class: 'exp-mark exp-mark-measured' }, fill(t.measuredKey, { n: count(numMeasured) }))
+          : h('span', {}, fill(t.measuredNone, { batch: data.batch })),
+      );
     replace(this.key, marks);
   }
 
@@ -209,7 +300,10 @@ class BandwidthView {
     for (let k = this.step; k > 0 && log.stepRange(k) && found.length < MAX_MEASURED; k--) {
       const { chunks, end } = log.step(k) ?? { chunks: [], end: null };
       if (!end || chunks.length !== chosen.batch || chunks.some((chunk) => chunk.kind !== 'decode')) continue;
-      found.push({ context: chunks.reduce((sum, chunk) => sum + chunk.start + 1, 0) / chunks.length, us: end.forward_us });
+      found.push({
+        context: chunks.reduce((sum, chunk) => sum + chunk.start + 1, 0) / chunks.length,
+        us: end.forward_us,
+      });
     }
     return found;
   }
@@ -217,21 +311,56 @@ class BandwidthView {
   /** @param {Bandwidth} data */
   #about(data) {
     const { card } = data;
-    const cardText = fill(card.card_id === HERE ? t.sourceMeasured : t.sourceCard, { name: card.name, bandwidth: speed(card.bandwidth), source: card.source, checked: card.checked });
-    const models = data.models.map((model) => fill(model.checked === null ? t.sourceRun : t.sourceModel, { name: model.name, perToken: `${count(model.bytes_per_token)} B`, source: model.source, checked: model.checked ?? '' }));
-    replace(this.about, h('ul', {}, [...t.assumptions, cardText, ...models].map((text) => h('li', {}, text))));
+    const cardText = fill(card.card_id === HERE ? t.sourceMeasured : t.sourceCard, {
+      name: card.name,
+      bandwidth: speed(card.bandwidth),
+      source: card.source,
+      checked: card.checked,
+    });
+    const models = data.models.map((model) =>
+      fill(model.checked === null ? t.sourceRun : t.sourceModel, {
+        name: model.name,
+        perToken: `${count(model.bytes_per_token)} B`,
+        source: model.source,
+        checked: model.checked ?? '',
+      }),
+    );
+    replace(
+      this.about,
+      h(
+        'ul',
+        {},
+        [...t.assumptions, cardText, ...models].map((text) => h('li', {}, text)),
+      ),
+    );
   }
 
   /** @param {Bandwidth} data @param {ModelBound} model */
   #tables(data, model) {
     this.read.table({
-      caption: fill(t.table, { model: model.name, card: data.card.name, batch: data.batch }), headers: t.columns,
-      rows: () => model.points.map((point) => [count(point.context), makersBytes(point.weight_bytes), makersBytes(point.cache_bytes), time(point.step_us), three(point.tokens_per_s)]),
+      caption: fill(t.table, { model: model.name, card: data.card.name, batch: data.batch }),
+      headers: t.columns,
+      rows: () =>
+        model.points.map((point) => [
+          count(point.context),
+          makersBytes(point.weight_bytes),
+          makersBytes(point.cache_bytes),
+          time(point.step_us),
+          three(point.tokens_per_s),
+        ]),
     });
     this.speed.table({
-      caption: t.tableModels, headers: t.columnsModels,
-      rows: () => data.models.map(({ name, weight_bytes, bytes_per_token, crossing, points }) => [
-        name, makersBytes(weight_bytes), `${count(bytes_per_token)} B`, crossing === null ? t.never : count(crossing), three(points[0].tokens_per_s), three(points[points.length - 1].tokens_per_s)]),
+      caption: t.tableModels,
+      headers: t.columnsModels,
+      rows: () =>
+        data.models.map(({ name, weight_bytes, bytes_per_token, crossing, points }) => [
+          name,
+          makersBytes(weight_bytes),
+          `${count(bytes_per_token)} B`,
+          crossing === null ? t.never : count(crossing),
+          three(points[0].tokens_per_s),
+          three(points[points.length - 1].tokens_per_s),
+        ]),
     });
   }
 
@@ -240,7 +369,13 @@ class BandwidthView {
     const { data } = this;
     const model = this.#model();
     if (!data || !model) return t.loading;
-    const values = { model: model.name, card: data.card.name, batch: data.batch, sum: this.sum.textContent ?? '', crossing: model.crossing === null ? '' : count(model.crossing) };
+    const values = {
+      model: model.name,
+      card: data.card.name,
+      batch: data.batch,
+      sum: this.sum.textContent ?? '',
+      crossing: model.crossing === null ? '' : count(model.crossing),
+    };
     return fill(model.crossing === null ? t.describeNever : t.describe, values);
   }
 
@@ -255,8 +390,15 @@ class BandwidthView {
 function sumOf(data, model, at) {
   const point = model.points[at];
   return fill(data.batch > 1 ? t.sumBatch : t.sum, {
-    context: count(point.context), weights: makersBytes(point.weight_bytes), cache: makersBytes(point.cache_bytes), each: makersBytes(point.cache_bytes / data.batch), n: data.batch,
-    bandwidth: speed(data.card.bandwidth), time: time(point.step_us), speed: three(point.tokens_per_s), single: three(point.tokens_per_s / data.batch),
+    context: count(point.context),
+    weights: makersBytes(point.weight_bytes),
+    cache: makersBytes(point.cache_bytes),
+    each: makersBytes(point.cache_bytes / data.batch),
+    n: data.batch,
+    bandwidth: speed(data.card.bandwidth),
+    time: time(point.step_us),
+    speed: three(point.tokens_per_s),
+    single: three(point.tokens_per_s / data.batch),
   });
 }
 
@@ -283,7 +425,10 @@ function options(element, values, value) {
   const known = values.map((pair) => pair.join()).join();
   if (element.dataset.known !== known) {
     element.dataset.known = known;
-    replace(element, values.map(([id, text]) => h('option', { value: id }, text)));
+    replace(
+      element,
+      values.map(([id, text]) => h('option', { value: id }, text)),
+    );
   }
   element.value = value;
 }

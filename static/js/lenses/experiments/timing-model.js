@@ -25,9 +25,20 @@ export function attackOf(probes) {
   const hit = middle(again.slice(-NUM_LESSONS));
   const miss = first.length > 0 ? Math.min(...first.slice(-NUM_LESSONS).map((probe) => probe.first_token_us)) : null;
   return {
-    probes, first, again, right, wrong, shared: probes.length > 0 ? probes[0].shared : null, numGuesses: guesses.length,
-    accuracy: guesses.length > 0 ? guesses.filter((probe) => probe.says_secret === probe.is_secret).length / guesses.length : null,
-    thresholdUs: hit === null || miss === null ? null : hit + 0.75 * (miss - hit), rightUs: middle(right), wrongUs: middle(wrong),
+    probes,
+    first,
+    again,
+    right,
+    wrong,
+    shared: probes.length > 0 ? probes[0].shared : null,
+    numGuesses: guesses.length,
+    accuracy:
+      guesses.length > 0
+        ? guesses.filter((probe) => probe.says_secret === probe.is_secret).length / guesses.length
+        : null,
+    thresholdUs: hit === null || miss === null ? null : hit + 0.75 * (miss - hit),
+    rightUs: middle(right),
+    wrongUs: middle(wrong),
     last: probes.length > 0 ? probes[probes.length - 1] : null,
   };
 }

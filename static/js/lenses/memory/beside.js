@@ -14,7 +14,13 @@ export class MemoryBeside {
   constructor() {
     this.list = h('dl', { class: 'memory-bars' });
     this.note = h('p', { class: 'small-note memory-notes' });
-    this.root = h('section', { class: 'memory-part memory-beside', 'aria-label': t.title }, h('h2', { class: 'note memory-title' }, t.title), this.list, this.note);
+    this.root = h(
+      'section',
+      { class: 'memory-part memory-beside', 'aria-label': t.title },
+      h('h2', { class: 'note memory-title' }, t.title),
+      this.list,
+      this.note,
+    );
   }
 
   /** @param {Header} header @param {MemoryAt} at @param {number|null} crossing the step at which the cache passed the weights */
@@ -27,13 +33,37 @@ export class MemoryBeside {
     const pool = header.pool.num_blocks * header.pool.block_size;
     const full = fullContext(header);
     const rows = [
-      { name: t.now, value: at.held * perToken, kind: 'now' }, { name: t.pool, value: pool * perToken, kind: 'pool' },
+      { name: t.now, value: at.held * perToken, kind: 'now' },
+      { name: t.pool, value: pool * perToken, kind: 'pool' },
       ...(full ? [{ name: fill(t.full, { tokens: count(full.tokens) }), value: full.bytes, kind: 'full' }] : []),
-      ...(header.model.weight_bytes > 0 ? [{ name: t.weights, value: header.model.weight_bytes, kind: 'weights' }] : []),
+      ...(header.model.weight_bytes > 0
+        ? [{ name: t.weights, value: header.model.weight_bytes, kind: 'weights' }]
+        : []),
     ];
     const most = Math.max(...rows.map((row) => row.value), 1);
-    replace(this.list, rows.map(({ name, value, kind }) => h('div', { class: 'memory-bar-row' }, h('dt', {}, name), h('dd', {},
-      h('span', { class: 'memory-track', 'aria-hidden': 'true' }, h('span', { class: `memory-length memory-length-${value > 0 ? kind : 'none'}`, style: { width: `${(100 * value) / most}%` } })), h('b', {}, bytes(value))))));
+    replace(
+      this.list,
+      rows.map(({ name, value, kind }) =>
+        h(
+          'div',
+          { class: 'memory-bar-row' },
+          h('dt', {}, name),
+          h(
+            'dd',
+            {},
+            h(
+              'span',
+              { class: 'memory-track', 'aria-hidden': 'true' },
+              h('span', {
+                class: `memory-length memory-length-${value > 0 ? kind : 'none'}`,
+                style: { width: `${(100 * value) / most}%` },
+              }),
+            ),
+            h('b', {}, bytes(value)),
+          ),
+        ),
+      ),
+    );
     replace(this.note, noteOf(header, crossing, pool));
   }
 }

@@ -23,7 +23,14 @@ export class FormulaView {
     this.token = h('div', { class: 'cluster memory-line' });
     this.held = h('div', { class: 'cluster memory-line' });
     this.notes = h('div', { class: 'small-note memory-notes' });
-    this.root = h('section', { class: 'memory-part memory-formula', 'aria-label': t.label }, h('h2', { class: 'note memory-title' }, t.title), this.token, this.held, this.notes);
+    this.root = h(
+      'section',
+      { class: 'memory-part memory-formula', 'aria-label': t.label },
+      h('h2', { class: 'note memory-title' }, t.title),
+      this.token,
+      this.held,
+      this.notes,
+    );
   }
 
   /** @param {Header} header @param {MemoryAt} at */
@@ -36,8 +43,21 @@ export class FormulaView {
     this.shown = key;
     const { block_size: size } = header.pool;
     const inToken = [h('span', { class: 'memory-plain' }, `${number(perToken)} ${t.names.unit}`), sign(t.times)];
-    replaceButtons(this.held, ...inToken, sign('('), this.#factor({ value: at.stored, name: t.tokens, light: 'tokens' }), sign(t.plus), this.#factor({ value: at.wasted, name: t.wasted, light: 'wasted' }), sign(')'), sign(t.equals),
-      h('strong', { class: 'memory-plain' }, fill(t.held, { bytes: exact(at.held * perToken), blocks: plural(t.nBlocks, at.held / size), size })));
+    replaceButtons(
+      this.held,
+      ...inToken,
+      sign('('),
+      this.#factor({ value: at.stored, name: t.tokens, light: 'tokens' }),
+      sign(t.plus),
+      this.#factor({ value: at.wasted, name: t.wasted, light: 'wasted' }),
+      sign(')'),
+      sign(t.equals),
+      h(
+        'strong',
+        { class: 'memory-plain' },
+        fill(t.held, { bytes: exact(at.held * perToken), blocks: plural(t.nBlocks, at.held / size), size }),
+      ),
+    );
   }
 
   /** @param {Header} header */
@@ -55,16 +75,39 @@ export class FormulaView {
     const several = groups.length > 1;
     const parts = groups.map((group) => {
       const { common, sums, element } = factorsOf(header, group, t.names);
-      return joined([...common.map((factor) => this.#factor(factor)), ...(sums.length > 0 ? [this.#sum(sums)] : []), ...element.map((factor) => this.#factor(factor))], times);
+      return joined(
+        [
+          ...common.map((factor) => this.#factor(factor)),
+          ...(sums.length > 0 ? [this.#sum(sums)] : []),
+          ...element.map((factor) => this.#factor(factor)),
+        ],
+        times,
+      );
     });
-    replace(this.token, joined(parts, plus), sign(t.equals), h('strong', { class: 'memory-plain' }, fill(t.perToken, { bytes: exact(perToken) })));
+    replace(
+      this.token,
+      joined(parts, plus),
+      sign(t.equals),
+      h('strong', { class: 'memory-plain' }, fill(t.perToken, { bytes: exact(perToken) })),
+    );
     this.token.classList.toggle('memory-several', several);
-    replace(this.notes, notesOf(header).map((text) => h('p', {}, text)));
+    replace(
+      this.notes,
+      notesOf(header).map((text) => h('p', {}, text)),
+    );
   }
 
   /** @param {Factor[][]} sums */
   #sum(sums) {
-    const inner = joined(sums.map((product) => joined(product.map((factor) => this.#factor(factor)), times)), plus);
+    const inner = joined(
+      sums.map((product) =>
+        joined(
+          product.map((factor) => this.#factor(factor)),
+          times,
+        ),
+      ),
+      plus,
+    );
     return sums.length > 1 ? [sign('('), ...inner, sign(')')] : inner;
   }
 
@@ -73,10 +116,17 @@ export class FormulaView {
     const isPinned = () => this.pinned?.light === factor.light && this.pinned.name === factor.name;
     const press = (/** @type {HTMLElement} */ button) => {
       this.pinned = isPinned() ? null : factor;
-      for (const other of this.root.querySelectorAll('.memory-factor')) other.setAttribute('aria-pressed', String(other === button && this.pinned !== null));
+      for (const other of this.root.querySelectorAll('.memory-factor'))
+        other.setAttribute('aria-pressed', String(other === button && this.pinned !== null));
       this.onLight(this.pinned);
     };
-    return factorButton('memory-factor', { value: number(factor.value), label: factor.name, data: { light: factor.light }, pressed: isPinned() }, () => this.onLight(factor), () => this.onLight(this.pinned), press);
+    return factorButton(
+      'memory-factor',
+      { value: number(factor.value), label: factor.name, data: { light: factor.light }, pressed: isPinned() },
+      () => this.onLight(factor),
+      () => this.onLight(this.pinned),
+      press,
+    );
   }
 }
 
@@ -91,11 +141,21 @@ function notesOf(header) {
   if (none > 0) notes.push(fill(t.none, { n: none, all }));
   const windows = windowsOf(header);
   if (windows.kind === 'all') notes.push(fill(t.windowsAll, { reach: count(windows.reach) }));
-  if (windows.kind === 'some') notes.push(fill(t.windowsSome, { n: windows.num, reach: count(windows.reach), needed: bytes(fullContext(header)?.needed ?? 0) }));
+  if (windows.kind === 'some')
+    notes.push(
+      fill(t.windowsSome, {
+        n: windows.num,
+        reach: count(windows.reach),
+        needed: bytes(fullContext(header)?.needed ?? 0),
+      }),
+    );
   if (header.lane && layerGroups(header).some((group) => group.form === 'stored')) {
     const { bytes: all, num_blocks: blocks, block_size: size } = header.pool;
     const beside = all - blocks * size * tokenBytes(header);
-    notes.push(fill(t.codec, { title: header.lane.title }) + (beside >= 1 ? ` ${fill(t.codecBeside, { bytes: bytes(beside) })}` : ''));
+    notes.push(
+      fill(t.codec, { title: header.lane.title }) +
+        (beside >= 1 ? ` ${fill(t.codecBeside, { bytes: bytes(beside) })}` : ''),
+    );
   }
   return notes;
 }

@@ -16,7 +16,7 @@ import { elementBytes, hasNoModel, shortDtype } from '../../core/selectors.js';
 /** Bytes of one token in all layers; 0 without a model. In a lane, a fraction if scales are shared.
  * @param {Header} header @returns {number} */
 export function tokenBytes(header) {
-  return hasNoModel(header) ? 0 : header.lane?.bytes_per_token ?? header.pool.bytes_per_token;
+  return hasNoModel(header) ? 0 : (header.lane?.bytes_per_token ?? header.pool.bytes_per_token);
 }
 
 /** Layers grouped by shape, in the order of their first layer. @param {Header} header @returns {LayerGroup[]} */
@@ -26,7 +26,9 @@ export function layerGroups(header) {
   const groups = new Map();
   const stored = header.model.layers.filter((layer) => formOf(layer, element) === 'stored');
   // A layer's bytes are whole in the header; only the sum includes the fractions of scales.
-  const fraction = (tokenBytes(header) - header.model.layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0)) / Math.max(1, stored.length);
+  const fraction =
+    (tokenBytes(header) - header.model.layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0)) /
+    Math.max(1, stored.length);
   for (const layer of header.model.layers) {
     const form = formOf(layer, element);
     const key = JSON.stringify([form, layer.key_shape, layer.value_shape, layer.bytes_per_token]);
@@ -53,13 +55,37 @@ export function factorsOf(header, { form, layers, bytes }, names) {
   /** @param {number} number @param {string} name @param {Light} light @returns {Factor} */
   const factor = (number, name, light) => ({ value: number, name, light });
   const count = factor(layers.length, names.layers, 'layers');
-  const element = [factor(elementBytes(header.model.dtype), `${names.element} (${shortDtype(header.model.dtype)})`, 'element')];
-  if (form === 'stored' || !key || !value) return { common: [count], sums: [[factor(bytes, names.stored, 'stored')]], element: [] };
-  if (form === 'latent') return { common: [count], sums: [[factor(key[0] * key[1], names.latent, 'latent')], [factor(value[0] * value[1], names.rotary, 'rotary')]], element };
+  const element = [
+    factor(elementBytes(header.model.dtype), `${names.element} (${shortDtype(header.model.dtype)})`, 'element'),
+  ];
+  if (form === 'stored' || !key || !value)
+    return { common: [count], sums: [[factor(bytes, names.stored, 'stored')]], element: [] };
+  if (form === 'latent')
+    return {
+      common: [count],
+      sums: [[factor(key[0] * key[1], names.latent, 'latent')], [factor(value[0] * value[1], names.rotary, 'rotary')]],
+      element,
+    };
   if (form === 'uneven') {
-    return { common: [count], sums: [[factor(key[0], names.keyHeads, 'heads'), factor(key[1], names.keyDim, 'dim')], [factor(value[0], names.valueHeads, 'heads'), factor(value[1], names.valueDim, 'dim')]], element };
+    return {
+      common: [count],
+      sums: [
+        [factor(key[0], names.keyHeads, 'heads'), factor(key[1], names.keyDim, 'dim')],
+        [factor(value[0], names.valueHeads, 'heads'), factor(value[1], names.valueDim, 'dim')],
+      ],
+      element,
+    };
   }
-  return { common: [factor(2, names.pair, 'pair'), count, factor(key[0], names.heads, 'heads'), factor(key[1], names.dim, 'dim')], sums: [], element };
+  return {
+    common: [
+      factor(2, names.pair, 'pair'),
+      count,
+      factor(key[0], names.heads, 'heads'),
+      factor(key[1], names.dim, 'dim'),
+    ],
+    sums: [],
+    element,
+  };
 }
 
 /** The longest window, if every layer has one: no layer reads further back.
@@ -69,7 +95,11 @@ export function windowsOf(header) {
   const stored = header.model.layers.filter((layer) => layer.cache !== 'none');
   const bounded = stored.filter((layer) => layer.window !== null);
   if (bounded.length === 0) return { kind: 'none' };
-  return { kind: bounded.length === stored.length ? 'all' : 'some', num: bounded.length, reach: Math.max(...bounded.map((layer) => layer.window ?? 0)) };
+  return {
+    kind: bounded.length === stored.length ? 'all' : 'some',
+    num: bounded.length,
+    reach: Math.max(...bounded.map((layer) => layer.window ?? 0)),
+  };
 }
 
 /**
@@ -87,7 +117,10 @@ export function fullContext(header, tokens = header.model.max_positions) {
   const windows = windowsOf(header);
   const blocks = Math.ceil(tokens / size);
   const most = windows.kind === 'all' ? Math.min(blocks, Math.ceil((windows.reach - 1) / size) + 1) : blocks;
-  const needed = layers.reduce((sum, layer) => sum + layer.bytes_per_token * Math.min(tokens, layer.window ?? tokens), 0);
+  const needed = layers.reduce(
+    (sum, layer) => sum + layer.bytes_per_token * Math.min(tokens, layer.window ?? tokens),
+    0,
+  );
   return { tokens, bytes: most * size * perToken, needed };
 }
 

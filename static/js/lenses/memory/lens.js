@@ -60,7 +60,17 @@ class MemoryLens {
     this.beside = new MemoryBeside();
     this.whatIf = h('p', { class: 'note memory-what-if' });
     this.bottom = h('div', { class: 'cluster memory-bottom' }, this.formula.root, this.picture.root, this.beside.root);
-    root.append(h('div', { class: 'column memory-scroll', tabindex: '0', role: 'region', 'aria-label': t.label }, this.now.root, this.empty, this.chart, this.bottom, this.whatIf));
+    root.append(
+      h(
+        'div',
+        { class: 'column memory-scroll', tabindex: '0', role: 'region', 'aria-label': t.label },
+        this.now.root,
+        this.empty,
+        this.chart,
+        this.bottom,
+        this.whatIf,
+      ),
+    );
   }
 
   /** @param {Scene} scene */
@@ -89,7 +99,9 @@ class MemoryLens {
   #crossing() {
     const { header } = this.ctx.log;
     const perToken = header ? tokenBytes(header) : 0;
-    return header && crossingTokens(header) !== null ? this.model.series.firstWith(header.model.weight_bytes / perToken) : null;
+    return header && crossingTokens(header) !== null
+      ? this.model.series.firstWith(header.model.weight_bytes / perToken)
+      : null;
   }
 
   /** @param {import('../../core/types.d.ts').Header} header */
@@ -98,7 +110,17 @@ class MemoryLens {
     this.asked = header;
     const long = fullContext(header, LONG_CONTEXT);
     const own = long ? [fill(t.whatIf.text, { bytes: bytes(long.bytes) }), ' '] : [];
-    replace(this.whatIf, ...own, t.whatIf.ask, ' ', h('a', { href: t.whatIf.href }, t.whatIf.link), ' ', t.whatIf.day, ' ', h('a', { href: 'traces' }, t.whatIf.traces));
+    replace(
+      this.whatIf,
+      ...own,
+      t.whatIf.ask,
+      ' ',
+      h('a', { href: t.whatIf.href }, t.whatIf.link),
+      ' ',
+      t.whatIf.day,
+      ' ',
+      h('a', { href: 'traces' }, t.whatIf.traces),
+    );
   }
 
   /** Before the first write: what will fill the lens. @param {number} perToken */
@@ -109,8 +131,17 @@ class MemoryLens {
     this.chart.hidden = isEmpty;
     if (!isEmpty || !header) return;
     const { block_size: size, num_blocks: blocks } = header.pool;
-    const long = perToken > 0 ? fill(t.empty.long, { bytes: bytes(perToken), size, capacity: bytes(blocks * size * perToken), tokens: count(blocks * size) }) : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
-    if (this.empty.textContent !== t.empty.title + long) replace(this.empty, h('p', { class: 'strong memory-empty-title' }, t.empty.title), h('p', {}, long));
+    const long =
+      perToken > 0
+        ? fill(t.empty.long, {
+            bytes: bytes(perToken),
+            size,
+            capacity: bytes(blocks * size * perToken),
+            tokens: count(blocks * size),
+          })
+        : fill(t.empty.longSlots, { size, capacity: count(blocks * size) });
+    if (this.empty.textContent !== t.empty.title + long)
+      replace(this.empty, h('p', { class: 'strong memory-empty-title' }, t.empty.title), h('p', {}, long));
   }
 
   /** The chart has its own rate: figures update with every step, but drawing the chart takes longer. */
@@ -141,11 +172,25 @@ class MemoryLens {
     const hosts = header.pool.num_host_blocks ?? 0;
     this.plot ??= new Plot(this.chart, { label: t.label, file: 'kvviz-memory', onZoom: () => this.#drawChart() });
     const { traces, layout } = chartOf({
-      series: model.series, parts: this.parts, position, unit, inBytes, capacity: blocks * size * unit, weights: inBytes ? header.model.weight_bytes ?? 0 : 0,
-      crossing: this.#crossing(), hostBlocks: hosts * size * unit, range, light, size: ctx.palette.px('text-xs'),
+      series: model.series,
+      parts: this.parts,
+      position,
+      unit,
+      inBytes,
+      capacity: blocks * size * unit,
+      weights: inBytes ? (header.model.weight_bytes ?? 0) : 0,
+      crossing: this.#crossing(),
+      hostBlocks: hosts * size * unit,
+      range,
+      light,
+      size: ctx.palette.px('text-xs'),
     });
     this.plot.label = fill(t.chart.label, { what: inBytes ? t.chart.bytes : t.chart.slots, now: this.describe() });
-    this.plot.table({ caption: inBytes ? t.table.caption : t.table.captionSlots, ...numbersOf(model.series, this.parts, unit, hosts > 0), cell: (value) => (typeof value === 'number' ? count(value) : String(value)) });
+    this.plot.table({
+      caption: inBytes ? t.table.caption : t.table.captionSlots,
+      ...numbersOf(model.series, this.parts, unit, hosts > 0),
+      cell: (value) => (typeof value === 'number' ? count(value) : String(value)),
+    });
     void this.#paint(this.plot, traces, layout);
   }
 
@@ -161,7 +206,13 @@ class MemoryLens {
   #light(factor) {
     this.factor = factor;
     const at = this.model.series.at(this.position);
-    this.picture.light(factor, this.now.words(factor?.light === 'wasted' ? at.wasted : at.stored, factor?.light === 'wasted' ? 'nSlots' : 'nTokens'));
+    this.picture.light(
+      factor,
+      this.now.words(
+        factor?.light === 'wasted' ? at.wasted : at.stored,
+        factor?.light === 'wasted' ? 'nSlots' : 'nTokens',
+      ),
+    );
     if (!this.chart.hidden) this.#drawChart();
   }
 

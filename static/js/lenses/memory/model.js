@@ -50,9 +50,25 @@ export class MemoryModel {
     const pool = log.header?.pool ?? { num_blocks: 0, block_size: 1, num_host_blocks: 0 };
     const { num_blocks: numBlocks, block_size: blockSize } = pool;
     Object.assign(this, {
-      records: log.records, read: 0, blockSize, numBlocks, numHostBlocks: pool.num_host_blocks ?? 0, holders: Array.from({ length: numBlocks }, () => []),
-      hashed: new Uint8Array(numBlocks), filled: new Uint8Array(numBlocks * blockSize), numFilled: new Int32Array(numBlocks), gone: new Float64Array(numBlocks),
-      tables: new Map(), host: new Map(), held: 0, cached: 0, shared: 0, stored: 0, own: new Map(), inStep: false, series: new MemorySeries(log.baseStep),
+      records: log.records,
+      read: 0,
+      blockSize,
+      numBlocks,
+      numHostBlocks: pool.num_host_blocks ?? 0,
+      holders: Array.from({ length: numBlocks }, () => []),
+      hashed: new Uint8Array(numBlocks),
+      filled: new Uint8Array(numBlocks * blockSize),
+      numFilled: new Int32Array(numBlocks),
+      gone: new Float64Array(numBlocks),
+      tables: new Map(),
+      host: new Map(),
+      held: 0,
+      cached: 0,
+      shared: 0,
+      stored: 0,
+      own: new Map(),
+      inStep: false,
+      series: new MemorySeries(log.baseStep),
     });
     this.version += 1;
     if (log.checkpoint) this.#resume(log.checkpoint);
@@ -62,7 +78,8 @@ export class MemoryModel {
   /** The state before the first record. @param {any} checkpoint as `World.to_json` writes it */
   #resume(checkpoint) {
     for (const [slot] of checkpoint.slots) this.#fill(slot);
-    for (const [id, { request_id: request, entries }] of checkpoint.host ?? []) this.host.set(id, { request, offsets: entries.map((/** @type {number[]} */ entry) => entry[0]) });
+    for (const [id, { request_id: request, entries }] of checkpoint.host ?? [])
+      this.host.set(id, { request, offsets: entries.map((/** @type {number[]} */ entry) => entry[0]) });
     for (const request of checkpoint.requests) {
       if (request.state === 'finished') continue;
       this.tables.set(request.id, request.table.slice());
@@ -72,7 +89,8 @@ export class MemoryModel {
       this.hashed[block] = hash === null ? 0 : 1;
       this.#count(block, 1);
     });
-    for (const request of checkpoint.requests) if (request.state !== 'finished') this.#drop(request.id, request.forgotten ?? []);
+    for (const request of checkpoint.requests)
+      if (request.state !== 'finished') this.#drop(request.id, request.forgotten ?? []);
   }
 
   /** Folds new records. @returns {boolean} whether anything had */
@@ -125,7 +143,9 @@ export class MemoryModel {
   /** @param {number} block @returns {number[]} offsets of its entries */
   #offsets(block) {
     const first = block * this.blockSize;
-    return Array.from({ length: this.blockSize }, (_, offset) => offset).filter((offset) => this.filled[first + offset]);
+    return Array.from({ length: this.blockSize }, (_, offset) => offset).filter(
+      (offset) => this.filled[first + offset],
+    );
   }
 
   /** @param {number} block @param {readonly number[]} offsets */
@@ -157,10 +177,15 @@ export class MemoryModel {
   #drop(request, dropped) {
     const table = this.tables.get(request) ?? [];
     const numLists = dropped.reduce((sum, heads) => sum + heads.length, 0);
-    for (const heads of dropped) for (const positions of heads) for (const position of positions) {
-      const block = table[Math.floor(position / this.blockSize)] ?? -1;
-      if (block >= 0) this.#change(block, () => { this.gone[block] += 1 / numLists; });
-    }
+    for (const heads of dropped)
+      for (const positions of heads)
+        for (const position of positions) {
+          const block = table[Math.floor(position / this.blockSize)] ?? -1;
+          if (block >= 0)
+            this.#change(block, () => {
+              this.gone[block] += 1 / numLists;
+            });
+        }
   }
 
   /** @param {Event} event */
@@ -174,10 +199,16 @@ export class MemoryModel {
         this.inStep = false;
         this.series.note(event.step, this);
         break;
-      case 'block_allocated': this.#take(event.request_id, event.logical_index, event.block_id, true); break;
-      case 'block_shared': this.#take(event.request_id, event.logical_index, event.block_id, false); break;
+      case 'block_allocated':
+        this.#take(event.request_id, event.logical_index, event.block_id, true);
+        break;
+      case 'block_shared':
+        this.#take(event.request_id, event.logical_index, event.block_id, false);
+        break;
       case 'request_forked':
-        event.block_ids.forEach((block, index) => { if (block !== null) this.#take(event.request_id, index, block, false); });
+        event.block_ids.forEach((block, index) => {
+          if (block !== null) this.#take(event.request_id, index, block, false);
+        });
         break;
       case 'block_copied': {
         const offsets = this.#offsets(event.from_block_id).filter((offset) => offset < event.num_tokens);
@@ -189,9 +220,15 @@ export class MemoryModel {
       case 'kv_written':
         for (const slot of event.slots) this.#change(Math.floor(slot / this.blockSize), () => this.#fill(slot));
         break;
-      case 'kv_forgotten': this.#drop(event.request_id, event.dropped); break;
-      case 'block_cached': this.#hash([event.block_id], 1); break;
-      case 'prefix_cache_reset': this.#hash(event.block_ids, 0); break;
+      case 'kv_forgotten':
+        this.#drop(event.request_id, event.dropped);
+        break;
+      case 'block_cached':
+        this.#hash([event.block_id], 1);
+        break;
+      case 'prefix_cache_reset':
+        this.#hash(event.block_ids, 0);
+        break;
       case 'block_evicted':
         this.#hash([event.block_id], 0);
         this.#change(event.block_id, () => this.#blank(event.block_id));
@@ -204,28 +241,41 @@ export class MemoryModel {
         for (const [id, { request }] of this.host) if (request === event.request_id) this.host.delete(id);
         this.tables.delete(event.request_id);
         break;
-      default: this.#applyTier(event);
+      default:
+        this.#applyTier(event);
     }
   }
 
   /** @param {readonly number[]} blocks @param {0|1} hashed */
   #hash(blocks, hashed) {
-    for (const block of blocks) this.#change(block, () => { this.hashed[block] = hashed; });
+    for (const block of blocks)
+      this.#change(block, () => {
+        this.hashed[block] = hashed;
+      });
   }
 
   /** Moves between the pool and the host. @param {Event} event */
   #applyTier(event) {
     switch (event.type) {
       case 'blocks_swapped_out':
-        event.host_ids.forEach((id, i) => this.host.set(id, { request: event.request_id, offsets: this.#offsets(event.block_ids[i]) }));
+        event.host_ids.forEach((id, i) =>
+          this.host.set(id, { request: event.request_id, offsets: this.#offsets(event.block_ids[i]) }),
+        );
         break;
       case 'blocks_swapped_in':
         event.host_ids.forEach((id, i) => this.#fetch(id, event.block_ids[i]));
         break;
-      case 'block_offloaded': this.host.set(event.host_id, { request: null, offsets: this.#offsets(event.block_id) }); break;
-      case 'block_fetched': this.#fetch(event.host_id, event.block_id); break;
-      case 'host_evicted': this.host.delete(event.host_id); break;
-      default: break;
+      case 'block_offloaded':
+        this.host.set(event.host_id, { request: null, offsets: this.#offsets(event.block_id) });
+        break;
+      case 'block_fetched':
+        this.#fetch(event.host_id, event.block_id);
+        break;
+      case 'host_evicted':
+        this.host.delete(event.host_id);
+        break;
+      default:
+        break;
     }
   }
 

@@ -19,9 +19,18 @@ export class MemoryNow {
     this.rateName = h('span', { class: 'memory-of' });
     this.bar = h('div', { class: 'memory-bar', 'aria-hidden': 'true' });
     this.legend = h('ul', { class: 'cluster memory-legend' });
-    this.root = h('div', { class: 'column memory-now' },
-      h('div', { class: 'cluster memory-figures' }, h('p', { class: 'memory-figure' }, this.held, ' ', this.of), h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName)),
-      this.bar, this.legend);
+    this.root = h(
+      'div',
+      { class: 'column memory-now' },
+      h(
+        'div',
+        { class: 'cluster memory-figures' },
+        h('p', { class: 'memory-figure' }, this.held, ' ', this.of),
+        h('p', { class: 'memory-figure' }, this.rate, ' ', this.rateName),
+      ),
+      this.bar,
+      this.legend,
+    );
   }
 
   /** @param {Header} header @param {Part[]} parts @param {MemoryAt} at @param {MemoryAt} before @param {{held: number, step: number}} most so far */
@@ -29,26 +38,59 @@ export class MemoryNow {
     const { block_size: size, num_blocks: blocks } = header.pool;
     const perToken = tokenBytes(header);
     const values = parts.map((part) => part.slots(at));
-    const key = JSON.stringify([at.step, at.held, before.held, most, at.host, perToken, blocks, size, parts.map((part) => part.id), values]);
+    const key = JSON.stringify([
+      at.step,
+      at.held,
+      before.held,
+      most,
+      at.host,
+      perToken,
+      blocks,
+      size,
+      parts.map((part) => part.id),
+      values,
+    ]);
     if (key === this.shown) return;
     this.shown = key;
     const capacity = blocks * size;
     setText(this.held, perToken ? bytes(at.held * perToken) : count(at.held));
     const numBlocks = fill(t.figures.blocks, { held: at.held / size, all: blocks });
-    const passed = most.held > at.held ? ` · ${fill(t.figures.most, { most: amount(most.held, perToken), step: most.step })}` : '';
-    setText(this.of, `${fill(perToken ? t.figures.held : t.figures.heldSlots, { capacity: amount(capacity, perToken) })} · ${numBlocks}${passed}`);
+    const passed =
+      most.held > at.held ? ` · ${fill(t.figures.most, { most: amount(most.held, perToken), step: most.step })}` : '';
+    setText(
+      this.of,
+      `${fill(perToken ? t.figures.held : t.figures.heldSlots, { capacity: amount(capacity, perToken) })} · ${numBlocks}${passed}`,
+    );
     setText(this.rate, `+${perToken ? bytes(perToken) : '1'}`);
     const grew = at.held - before.held;
-    const change = at.step === 0 ? '' : ` · ${fill(grew === 0 ? t.figures.same : t.figures.grew, { step: at.step, delta: `${grew > 0 ? '+' : '−'}${amount(Math.abs(grew), perToken)}` })}`;
+    const change =
+      at.step === 0
+        ? ''
+        : ` · ${fill(grew === 0 ? t.figures.same : t.figures.grew, { step: at.step, delta: `${grew > 0 ? '+' : '−'}${amount(Math.abs(grew), perToken)}` })}`;
     setText(this.rateName, (perToken ? t.figures.rate : t.figures.rateSlots) + change);
     this.#bar(parts, values, capacity);
-    replace(this.legend, parts.map((part, index) => item(part, values[index] > 0 ? amount(values[index], perToken) : null)),
-      (header.pool.num_host_blocks ?? 0) > 0 ? h('li', { class: 'memory-item', title: t.partHints.host }, h('span', { class: 'memory-swatch memory-swatch-host', 'aria-hidden': 'true' }), `${t.parts.host} `, h('b', {}, amount(at.host, perToken))) : null);
+    replace(
+      this.legend,
+      parts.map((part, index) => item(part, values[index] > 0 ? amount(values[index], perToken) : null)),
+      (header.pool.num_host_blocks ?? 0) > 0
+        ? h(
+            'li',
+            { class: 'memory-item', title: t.partHints.host },
+            h('span', { class: 'memory-swatch memory-swatch-host', 'aria-hidden': 'true' }),
+            `${t.parts.host} `,
+            h('b', {}, amount(at.host, perToken)),
+          )
+        : null,
+    );
   }
 
   /** @param {Part[]} parts @param {number[]} values @param {number} capacity */
   #bar(parts, values, capacity) {
-    if (this.bar.childElementCount !== parts.length) replace(this.bar, parts.map(() => h('span', {})));
+    if (this.bar.childElementCount !== parts.length)
+      replace(
+        this.bar,
+        parts.map(() => h('span', {})),
+      );
     parts.forEach((part, index) => {
       const element = /** @type {HTMLElement} */ (this.bar.children[index]);
       setAttribute(element, 'class', swatchClass(part));
@@ -66,12 +108,23 @@ export class MemoryNow {
 function item(part, value) {
   const note = part.id in t.partNotes ? t.partNotes[/** @type {keyof typeof t.partNotes} */ (part.id)] : null;
   const hint = part.id in t.partHints ? t.partHints[/** @type {keyof typeof t.partHints} */ (part.id)] : null;
-  return h('li', { class: `memory-item${value === null ? ' memory-item-none' : ''}`, title: hint }, h('span', { class: `memory-swatch ${swatchClass(part)}`, 'aria-hidden': 'true' }), part.name, value === null ? null : ' ', value === null ? null : h('b', {}, value), note ? h('span', { class: 'memory-note' }, note) : null);
+  return h(
+    'li',
+    { class: `memory-item${value === null ? ' memory-item-none' : ''}`, title: hint },
+    h('span', { class: `memory-swatch ${swatchClass(part)}`, 'aria-hidden': 'true' }),
+    part.name,
+    value === null ? null : ' ',
+    value === null ? null : h('b', {}, value),
+    note ? h('span', { class: 'memory-note' }, note) : null,
+  );
 }
 
 /** @param {Part} part @returns {string} */
 function swatchClass({ color, pattern }) {
-  const form = { '': 'solid', '/': 'rising', '\\': 'falling', x: 'crossed', '.': 'dotted', '+': 'squared', '-': 'lined' }[pattern] ?? 'solid';
+  const form =
+    { '': 'solid', '/': 'rising', '\\': 'falling', x: 'crossed', '.': 'dotted', '+': 'squared', '-': 'lined' }[
+      pattern
+    ] ?? 'solid';
   return `memory-ink-${color} memory-form-${form}`;
 }
 
@@ -87,6 +140,15 @@ export function describeMemory(header, parts, at) {
   const capacity = amount(blocks * size, perToken);
   const rate = perToken ? bytes(perToken) : t.figures.token;
   if (at.held === 0 && at.cached === 0) return fill(t.describeEmpty, { step: at.step, rate, capacity });
-  const told = parts.filter((part) => part.slots(at) > 0).map((part) => `${part.name} ${amount(part.slots(at), perToken)}`);
-  return fill(t.describe, { held: amount(at.held, perToken), capacity, step: at.step, blocks: fill(t.figures.blocks, { held: at.held / size, all: blocks }), parts: told.join(', '), rate });
+  const told = parts
+    .filter((part) => part.slots(at) > 0)
+    .map((part) => `${part.name} ${amount(part.slots(at), perToken)}`);
+  return fill(t.describe, {
+    held: amount(at.held, perToken),
+    capacity,
+    step: at.step,
+    blocks: fill(t.figures.blocks, { held: at.held / size, all: blocks }),
+    parts: told.join(', '),
+    rate,
+  });
 }

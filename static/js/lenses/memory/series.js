@@ -69,7 +69,13 @@ export class MemorySeries {
     const held = this.held[index] ?? 0;
     const stored = this.stored[index] ?? 0;
     return {
-      step: this.base + index, held, stored, shared: this.shared[index] ?? 0, wasted: held - stored, cached: this.cached[index] ?? 0, host: this.host[index] ?? 0,
+      step: this.base + index,
+      held,
+      stored,
+      shared: this.shared[index] ?? 0,
+      wasted: held - stored,
+      cached: this.cached[index] ?? 0,
+      host: this.host[index] ?? 0,
       own: (request) => this.own(request, this.base + index),
     };
   }

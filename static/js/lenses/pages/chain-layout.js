@@ -30,7 +30,11 @@ const RANK = { running: 0, preempted: 1, swapped: 1, waiting: 2, finished: 3 };
 function listedRequests(world, room, wanted) {
   const all = [...world.requests.values()];
   const age = (/** @type {Request} */ request) => (request.state === 'finished' ? -request.id : request.id);
-  const order = all.slice().sort((a, b) => Number(b.id === wanted) - Number(a.id === wanted) || RANK[a.state] - RANK[b.state] || age(a) - age(b));
+  const order = all
+    .slice()
+    .sort(
+      (a, b) => Number(b.id === wanted) - Number(a.id === wanted) || RANK[a.state] - RANK[b.state] || age(a) - age(b),
+    );
   const most = Math.max(1, room);
   const byId = (/** @type {Request} */ a, /** @type {Request} */ b) => a.id - b.id;
   return { requests: order.slice(0, most).sort(byId), hidden: order.slice(most).sort(byId) };
@@ -49,7 +53,12 @@ export function layoutChains(picture, area, heading, small, wanted) {
   const limit = Math.min(perRow, small * (requests.length <= 2 ? 16 : 11));
   let y = area.y + heading;
   const line = Math.round(small * 1.7);
-  const tileArea = { x: area.x + badge + Math.round(small * 0.8), y: 0, width: area.width - badge - small * 0.8, height: Math.max(8, limit - line - lane) };
+  const tileArea = {
+    x: area.x + badge + Math.round(small * 0.8),
+    y: 0,
+    width: area.width - badge - small * 0.8,
+    height: Math.max(8, limit - line - lane),
+  };
   const counts = requests.map((request) => mostBlocks(request, picture.after.blockSize));
   const levels = counts.map((count) => layoutChain(tileArea, count, small).level);
   const common = Math.max(0, ...levels.filter((level) => level <= COMMON_LEVEL));
@@ -60,9 +69,18 @@ export function layoutChains(picture, area, heading, small, wanted) {
     const lines = Math.max(1, Math.ceil(Math.min(layout.shown, held) / layout.perLine));
     const used = line + lines * (layout.height + layout.gap) - layout.gap;
     const row = {
-      request, area: tiles, layout, compact: false, box: { x: area.x, y, width: area.width, height: used },
+      request,
+      area: tiles,
+      layout,
+      compact: false,
+      box: { x: area.x, y, width: area.width, height: used },
       title: { x: tiles.x, y, width: tiles.width, height: line },
-      badge: { x: area.x, y: tiles.y, width: badge, height: Math.max(small * 2.2, Math.min(layout.height, small * 3.8)) },
+      badge: {
+        x: area.x,
+        y: tiles.y,
+        width: badge,
+        height: Math.max(small * 2.2, Math.min(layout.height, small * 3.8)),
+      },
     };
     y += Math.min(perRow, Math.max(used + lane * 1.6, Math.min(limit, small * 6.6)));
     return row;
@@ -72,7 +90,8 @@ export function layoutChains(picture, area, heading, small, wanted) {
 
 /** Blocks that a request may need in the end. @param {Request} request @param {number} blockSize */
 function mostBlocks(request, blockSize) {
-  const later = request.state === 'finished' ? 0 : Math.ceil((request.promptLength + request.maxNewTokens - 1) / blockSize);
+  const later =
+    request.state === 'finished' ? 0 : Math.ceil((request.promptLength + request.maxNewTokens - 1) / blockSize);
   return Math.max(1, (request.lastTable ?? request.table).length, later);
 }
 
@@ -82,7 +101,8 @@ function mostBlocks(request, blockSize) {
 function compactRows(picture, area, heading, small, wanted) {
   const height = area.height - heading;
   const live = picture.after.unfinished.length;
-  const fits = (/** @type {number} */ row) => Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * row))));
+  const fits = (/** @type {number} */ row) =>
+    Math.max(1, Math.min(MOST_COMPACT_ROWS, Math.floor(height / (small * row))));
   const two = live > fits(COMPACT) && area.width >= small * TWO_COLUMNS ? 2 : 1;
   const most = Math.max(two, Math.floor(area.width / (small * BARE_COLUMN)));
   const bare = live > fits(DENSE) * two && most > two;
@@ -108,7 +128,11 @@ function compactRows(picture, area, heading, small, wanted) {
     const tiles = { x, y, width: left + width - x, height: tall };
     const layout = layoutChain(tiles, mostBlocks(request, picture.after.blockSize), small, COMMON_LEVEL);
     return {
-      request, area: tiles, layout, compact: true, box: { x: left, y, width, height: tall },
+      request,
+      area: tiles,
+      layout,
+      compact: true,
+      box: { x: left, y, width, height: tall },
       badge: { x: left, y, width: badge, height: Math.min(tall, small * 2.9) },
       title: { x: left + badge + gap, y, width: words, height: tall },
     };

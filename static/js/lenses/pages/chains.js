@@ -49,13 +49,26 @@ export class Chains {
     if (all) this.#keepPlaces(still, rows);
     const states = rows.map((row) => stateOf(picture, row, progress));
     const whole = rows.map((row, index) => all || this.#shown.get(row.request.id) !== states[index].sign);
-    if (whole.some(Boolean)) this.tiles = this.tiles.filter((tile) => !rows.some((row, index) => whole[index] && row.request.id === tile.request));
+    if (whole.some(Boolean))
+      this.tiles = this.tiles.filter(
+        (tile) => !rows.some((row, index) => whole[index] && row.request.id === tile.request),
+      );
     if (all) this.tiles = [];
     rows.forEach((row, index) => {
       const { over, now } = states[index];
       const { request, badge } = row;
       header(moving, palette, picture, row, now, over);
-      drawBadge(moving, palette, request.id, request.letter, badge.x, badge.y, badge.width, badge.height, over || (now.state === 'running' || now.state === 'finished' ? false : 'waits'));
+      drawBadge(
+        moving,
+        palette,
+        request.id,
+        request.letter,
+        badge.x,
+        badge.y,
+        badge.width,
+        badge.height,
+        over || (now.state === 'running' || now.state === 'finished' ? false : 'waits'),
+      );
       if (whole[index]) {
         if (this.#shown.get(request.id) !== states[index].sign) this.cache.wipe(still, `chain/${request.id}/`);
         this.#shown.set(request.id, states[index].sign);
@@ -70,7 +83,9 @@ export class Chains {
    * @param {CanvasRenderingContext2D} still @param {readonly ChainRow[]} rows
    */
   #keepPlaces(still, rows) {
-    const places = rows.map(({ request, area, layout }) => `${request.id}/${area.x}/${area.y}/${layout.level}/${layout.perLine}`).join();
+    const places = rows
+      .map(({ request, area, layout }) => `${request.id}/${area.x}/${area.y}/${layout.level}/${layout.perLine}`)
+      .join();
     if (places === this.#places) return;
     this.#places = places;
     this.cache.wipe(still, 'chain/');
@@ -99,13 +114,28 @@ export class Chains {
       const gone = over && (block < 0 || this.isGone(request, logical, block));
       const view = block < 0 || gone ? NOTHING : viewIn(picture, request, block, progress, over);
       const fresh = logical >= arriving ? arrived : 1;
-      if (!only) this.tiles.push({ request: request.id, logical, block, box, gone, lane: row.compact ? row.box.y + row.box.height + 1 : box.y + box.height + layout.gap / 2 });
+      if (!only)
+        this.tiles.push({
+          request: request.id,
+          logical,
+          block,
+          box,
+          gone,
+          lane: row.compact ? row.box.y + row.box.height + 1 : box.y + box.height + layout.gap / 2,
+        });
       const hit = request.numHitTokens > logical * picture.after.blockSize && request.numPreemptions === 0 && !over;
-      this.cache.draw(still, `chain/${request.id}/${logical}`, box, layout.gap / 2, `${signOf(view)}/${gone}/${hit}/${Math.round(fresh * 20)}/${block}`, () => {
-        still.globalAlpha = fresh;
-        paintTile(still, palette, picture, row, box, logical, block, view, gone, hit);
-        still.globalAlpha = 1;
-      });
+      this.cache.draw(
+        still,
+        `chain/${request.id}/${logical}`,
+        box,
+        layout.gap / 2,
+        `${signOf(view)}/${gone}/${hit}/${Math.round(fresh * 20)}/${block}`,
+        () => {
+          still.globalAlpha = fresh;
+          paintTile(still, palette, picture, row, box, logical, block, view, gone, hit);
+          still.globalAlpha = 1;
+        },
+      );
     }
     return undefined;
   }
@@ -117,9 +147,14 @@ function stateOf(picture, row, progress) {
   const { request, layout, area } = row;
   const was = picture.before.requests.get(request.id);
   const now = picture.request(request.id, progress) ?? request;
-  const over = now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || progress > backOf(picture));
+  const over =
+    now.state === 'finished' && (!picture.step || !was || was.state === 'finished' || progress > backOf(picture));
   const { table } = picture.chain(request.id, progress);
-  return { now, over, sign: `${over}/${now.state}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}` };
+  return {
+    now,
+    over,
+    sign: `${over}/${now.state}/${table.length}/${area.x}/${area.y}/${layout.level}/${layout.shown}/${picture.after.seq}`,
+  };
 }
 
 /** Whether the released blocks are halfway back. @param {PagesPicture} picture */
@@ -134,7 +169,9 @@ function quiet(context, palette, picture, { area, badge }, now, progress) {
   const t = texts.pages.without;
   let held = 0;
   for (const block of picture.host(progress).values()) if (block.requestId === now.id) held += 1;
-  const all = (now.state === 'swapped' ? t.swapped : now.state === 'preempted' ? t.preempted : now.fork ? t.fork : t.waiting).map((text) => fill(text, { n: held }));
+  const all = (
+    now.state === 'swapped' ? t.swapped : now.state === 'preempted' ? t.preempted : now.fork ? t.fork : t.waiting
+  ).map((text) => fill(text, { n: held }));
   useFont(context, palette.font('text-xs'));
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'left';
@@ -150,7 +187,9 @@ function paintTile(context, palette, picture, row, box, logical, block, view, go
   const spaced = fill(t.logical, { logical, block: block < 0 ? '–' : block });
   const arrow = row.layout.level === 0 || spaced.length <= 5 ? spaced : spaced.replace(/ /g, '');
   drawTile(context, palette, box, picture.after.blockSize, view, {
-    id: row.layout.level <= LEVEL_WITH_ARROW ? arrow : block < 0 ? '–' : String(block), note: gone && block >= 0 ? t.gone : hit ? t.hit : '', strong: false,
+    id: row.layout.level <= LEVEL_WITH_ARROW ? arrow : block < 0 ? '–' : String(block),
+    note: gone && block >= 0 ? t.gone : hit ? t.hit : '',
+    strong: false,
     letters: view.owners.length > 1 ? view.owners.map((id) => picture.after.requests.get(id)?.letter ?? '') : [],
   });
   if (gone) strike(context, palette, box);
@@ -162,10 +201,26 @@ function header(context, palette, picture, row, request, over) {
   const small = palette.px('text-xs');
   const { x, y, width, height } = row.title;
   const state = over ? t.state.finished : request.state === 'finished' ? '' : t.state[request.state];
-  const tail = [fill(t.tokens, { n: count(request.state === 'waiting' || request.state === 'preempted' ? request.tokens.length : request.numComputed) }), state].filter(Boolean).join(' · ');
+  const tail = [
+    fill(t.tokens, {
+      n: count(
+        request.state === 'waiting' || request.state === 'preempted' ? request.tokens.length : request.numComputed,
+      ),
+    }),
+    state,
+  ]
+    .filter(Boolean)
+    .join(' · ');
   const parent = request.fork ? picture.after.requests.get(request.fork.parent_id) : null;
-  const name = request.fork ? fill(t.forkOf, { letter: parent?.letter ?? '?', position: request.fork.position })
-    : readable(request.prompt.trim() || request.pieces.map((piece) => piece.text).join('').trim()).text;
+  const name = request.fork
+    ? fill(t.forkOf, { letter: parent?.letter ?? '?', position: request.fork.position })
+    : readable(
+        request.prompt.trim() ||
+          request.pieces
+            .map((piece) => piece.text)
+            .join('')
+            .trim(),
+      ).text;
   context.textBaseline = 'middle';
   context.textAlign = 'left';
   if (row.compact) {
@@ -194,7 +249,13 @@ const NOTHING = { form: 'blank', owners: [], filled: 0, fresh: 0, freshPart: 1, 
  * @param {boolean} over @returns {BlockView} */
 function viewIn(picture, request, block, progress, over) {
   const view = picture.view(block, progress);
-  if (!over) return { ...view, form: 'used', owners: view.owners.length > 0 ? view.owners : [request.id], falling: picture.left.has(block) ? view.falling : 0 };
+  if (!over)
+    return {
+      ...view,
+      form: 'used',
+      owners: view.owners.length > 0 ? view.owners : [request.id],
+      falling: picture.left.has(block) ? view.falling : 0,
+    };
   if (view.form === 'used') return { ...view, form: 'cached', filled: fillOf(picture.after, block, Infinity).filled };
   return view;
 }
@@ -217,5 +278,9 @@ function more(context, palette, row, n) {
   context.fillStyle = palette.css('ink-3');
   context.textAlign = 'right';
   context.textBaseline = 'middle';
-  context.fillText(fill(texts.pages.more, { n }), row.area.x + row.area.width, row.compact ? row.area.y + row.area.height - palette.px('text-xs') * 0.5 : row.area.y - palette.px('text-xs'));
+  context.fillText(
+    fill(texts.pages.more, { n }),
+    row.area.x + row.area.width,
+    row.compact ? row.area.y + row.area.height - palette.px('text-xs') * 0.5 : row.area.y - palette.px('text-xs'),
+  );
 }

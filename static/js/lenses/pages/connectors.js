@@ -20,10 +20,17 @@ export function drawConnectors(context, palette, tiles, boxOf, gutter, poolGap, 
     if (!target) return;
     const lane = gutter + index * LANE;
     const start = tile.box.x + tile.box.width / 2;
-    const end = target.x + target.width / 2 + (index % 3 - 1) * 3;
+    const end = target.x + target.width / 2 + ((index % 3) - 1) * 3;
     const above = target.y - Math.max(2, poolGap / 2);
     /** @type {[number, number][]} */
-    const points = [[start, tile.box.y + tile.box.height + 1], [start, tile.lane], [lane, tile.lane], [lane, above], [end, above], [end, target.y - 0.5]];
+    const points = [
+      [start, tile.box.y + tile.box.height + 1],
+      [start, tile.lane],
+      [lane, tile.lane],
+      [lane, above],
+      [end, above],
+      [end, target.y - 0.5],
+    ];
     const outline = tile.request % 4 === 0 ? hueOutline(palette) : null;
     if (outline) trace(context, points, outline, 3.4 * palette.px('mark'), t);
     trace(context, points, hueOf(palette, tile.request), 2 * palette.px('mark'), t);
@@ -33,7 +40,8 @@ export function drawConnectors(context, palette, tiles, boxOf, gutter, poolGap, 
 /** @param {CanvasRenderingContext2D} context @param {readonly [number, number][]} points @param {string} color @param {number} width @param {number} t */
 function trace(context, points, color, width, t) {
   let total = 0;
-  for (let i = 1; i < points.length; i += 1) total += Math.hypot(points[i][0] - points[i - 1][0], points[i][1] - points[i - 1][1]);
+  for (let i = 1; i < points.length; i += 1)
+    total += Math.hypot(points[i][0] - points[i - 1][0], points[i][1] - points[i - 1][1]);
   context.strokeStyle = color;
   context.lineWidth = width;
   context.lineJoin = 'round';

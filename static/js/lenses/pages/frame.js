@@ -75,7 +75,10 @@ export class PagesFrame {
     this.host = space.host ? layoutHost(space.host, space.heading, numHost, small) : null;
     this.tree = ui.pagesBy === 'prefix' ? new PoolTree(this.parents.all(), space.pool, space.heading, small) : null;
     this.#moves = movesOf(picture.told);
-    Object.assign(this, layoutChains(picture, space.chains, space.heading, small, shownRequest(picture.scene, ui)?.id ?? null));
+    Object.assign(
+      this,
+      layoutChains(picture, space.chains, space.heading, small, shownRequest(picture.scene, ui)?.id ?? null),
+    );
   }
 
   /** @param {number} progress @param {boolean} all look at every tile of the pool */
@@ -91,13 +94,37 @@ export class PagesFrame {
     if (this.tree) this.tree.draw(context, palette, picture, held.world, progress);
     else drawRowNames(context, palette, picture.after.numBlocks, pool);
     drawHeadings(context, palette, space, held, {
-      hidden: this.hidden, byPrefix: this.tree !== null, treeHidden: this.tree?.layout.numHidden ?? 0, numHost: this.numHost, slabs,
-      capacity: this.slabs.capacity, full: ui.slabFull, context: log.header?.model.max_positions ?? 0,
+      hidden: this.hidden,
+      byPrefix: this.tree !== null,
+      treeHidden: this.tree?.layout.numHidden ?? 0,
+      numHost: this.numHost,
+      slabs,
+      capacity: this.slabs.capacity,
+      full: ui.slabFull,
+      context: log.header?.model.max_positions ?? 0,
     });
     this.chains.draw(still, context, palette, picture, this.rows, progress, all);
-    this.queueTiles = drawQueue(context, palette, picture, space.queue, space.heading, progress, this.host !== null && Boolean(log.header?.policies.offload));
+    this.queueTiles = drawQueue(
+      context,
+      palette,
+      picture,
+      space.queue,
+      space.heading,
+      progress,
+      this.host !== null && Boolean(log.header?.policies.offload),
+    );
     if (this.host) drawHost(context, palette, picture, this.host, this.numHost, progress);
-    drawSlabs(context, palette, space.slabs, space.heading, held.world, held.computed, slabs, this.slabs.capacity, space.stacked);
+    drawSlabs(
+      context,
+      palette,
+      space.slabs,
+      space.heading,
+      held.world,
+      held.computed,
+      slabs,
+      this.slabs.capacity,
+      space.stacked,
+    );
     this.#connect(context, progress);
     this.#move(context, progress);
     this.#selection(context);
@@ -116,7 +143,16 @@ export class PagesFrame {
   #still(all) {
     const { stack, pool, space, ctx, picture } = this;
     if (!all) return stack.context('pool');
-    const key = JSON.stringify([pool, space, ctx.palette.version, stack.ratio, picture?.after.blockSize, picture?.after.numBlocks, ctx.log.logId, ctx.ui.pagesBy]);
+    const key = JSON.stringify([
+      pool,
+      space,
+      ctx.palette.version,
+      stack.ratio,
+      picture?.after.blockSize,
+      picture?.after.numBlocks,
+      ctx.log.logId,
+      ctx.ui.pagesBy,
+    ]);
     if (key === this.#stillKey) return stack.context('pool');
     this.#stillKey = key;
     this.#cache.forget();
@@ -142,7 +178,15 @@ export class PagesFrame {
     if (!picture || moves.length === 0) return;
     const t = !phases ? 1 : progress <= 0 ? 0 : span(within(phases.blocks, progress), 0.3, 0.8);
     const alpha = !phases || progress <= 0 ? Number(!phases) : 1 - span(within(phases.layers, progress), 0.3, 0.6);
-    drawMoves(context, ctx.palette, moves, (block) => this.boxOf(block), (id) => (host ? poolBox(host, id) : null), t, alpha);
+    drawMoves(
+      context,
+      ctx.palette,
+      moves,
+      (block) => this.boxOf(block),
+      (id) => (host ? poolBox(host, id) : null),
+      t,
+      alpha,
+    );
   }
 
   /** Lines of the hovered or pinned thing, else of what the step changes.
@@ -156,13 +200,23 @@ export class PagesFrame {
     let t = 1;
     let alpha = 1;
     if (tiles.length === 0 && picture.phases && progress > 0) {
-      tiles = live.filter((tile) => picture.taken.get(tile.block) === tile.request || picture.hit.get(tile.block) === tile.request);
+      tiles = live.filter(
+        (tile) => picture.taken.get(tile.block) === tile.request || picture.hit.get(tile.block) === tile.request,
+      );
       t = picture.phases.blocks[1] > 0 ? span(within(picture.phases.blocks, progress), 0.6, 1) : 0;
       alpha = 1 - span(within(picture.phases.layers, progress), 0.2, 0.5); // a line that shrank would point at another block
     }
     if (tiles.length === 0 || t <= 0 || alpha <= 0) return;
     context.globalAlpha = alpha;
-    drawConnectors(context, ctx.palette, tiles, (block) => this.boxOf(block), space.gutter, this.tree ? 6 : pool.gap, t);
+    drawConnectors(
+      context,
+      ctx.palette,
+      tiles,
+      (block) => this.boxOf(block),
+      space.gutter,
+      this.tree ? 6 : pool.gap,
+      t,
+    );
     context.globalAlpha = 1;
   }
 
@@ -171,13 +225,19 @@ export class PagesFrame {
     if (selection.kind === 'block') return tile.block === selection.block;
     if (selection.kind === 'request') return tile.request === selection.request;
     if (selection.kind !== 'entry' && selection.kind !== 'token') return false;
-    return tile.request === selection.request && tile.logical === Math.floor(selection.position / (this.picture?.after.blockSize ?? 1));
+    return (
+      tile.request === selection.request &&
+      tile.logical === Math.floor(selection.position / (this.picture?.after.blockSize ?? 1))
+    );
   }
 
   /** @param {CanvasRenderingContext2D} context */
   #selection(context) {
     const { hovered, pinned } = this.ctx.ui.selection;
-    for (const [selection, firm] of /** @type {const} */ ([[pinned, true], [hovered, false]])) {
+    for (const [selection, firm] of /** @type {const} */ ([
+      [pinned, true],
+      [hovered, false],
+    ])) {
       if (selection) for (const box of this.#boxesOf(selection)) this.#ring(context, box, firm);
     }
   }
@@ -186,17 +246,22 @@ export class PagesFrame {
   #boxesOf(selection) {
     const { picture, pool, queueTiles, chainTiles, rows } = this;
     if (!picture || !pool) return [];
-    if (selection.kind === 'request') return rows.filter((row) => row.request.id === selection.request).map((row) => row.badge);
+    if (selection.kind === 'request')
+      return rows.filter((row) => row.request.id === selection.request).map((row) => row.badge);
     let block = -1;
     if (selection.kind === 'block') block = selection.block;
     else if (selection.kind === 'entry' || selection.kind === 'token') {
       const request = picture.after.requests.get(selection.request);
-      block = (request?.lastTable ?? request?.table ?? [])[Math.floor(selection.position / picture.after.blockSize)] ?? -1;
+      block =
+        (request?.lastTable ?? request?.table ?? [])[Math.floor(selection.position / picture.after.blockSize)] ?? -1;
     }
     if (block < 0 || block >= picture.after.numBlocks) return [];
     const place = this.boxOf(block);
-    return [...(place ? [place] : []), ...queueTiles.filter((tile) => tile.block === block).map((tile) => tile.box),
-      ...chainTiles.filter((tile) => tile.block === block && !tile.gone).map((tile) => tile.box)];
+    return [
+      ...(place ? [place] : []),
+      ...queueTiles.filter((tile) => tile.block === block).map((tile) => tile.box),
+      ...chainTiles.filter((tile) => tile.block === block && !tile.gone).map((tile) => tile.box),
+    ];
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Box} box @param {boolean} firm */
@@ -204,7 +269,12 @@ export class PagesFrame {
     const { palette } = this.ctx;
     const mark = palette.px('mark');
     if (firm) {
-      doubleOutline(context, box.x, box.y, box.width, box.height, { line: palette.css('selected'), gap: palette.css('selected-gap'), radius: 5, mark });
+      doubleOutline(context, box.x, box.y, box.width, box.height, {
+        line: palette.css('selected'),
+        gap: palette.css('selected-gap'),
+        radius: 5,
+        mark,
+      });
       return;
     }
     context.strokeStyle = palette.css('selected');
@@ -216,19 +286,38 @@ export class PagesFrame {
   /** @param {number} x @param {number} y @returns {{selection: Selection|null, tile: ChainTile|null, host: number|null}} */
   hit(x, y) {
     const { picture, pool, host, chainTiles, queueTiles, rows, space } = this;
-    const inside = (/** @type {Box} */ box) => x >= box.x - 1 && x < box.x + box.width + 1 && y >= box.y - 1 && y < box.y + box.height + 1;
+    const inside = (/** @type {Box} */ box) =>
+      x >= box.x - 1 && x < box.x + box.width + 1 && y >= box.y - 1 && y < box.y + box.height + 1;
     if (!picture || !pool || !space) return { selection: null, tile: null, host: null };
     const tile = chainTiles.find((one) => inside(one.box)) ?? null;
-    if (tile) return { selection: tile.block >= 0 && !tile.gone ? { kind: 'block', block: tile.block } : { kind: 'request', request: tile.request }, tile, host: null };
+    if (tile)
+      return {
+        selection:
+          tile.block >= 0 && !tile.gone
+            ? { kind: 'block', block: tile.block }
+            : { kind: 'request', request: tile.request },
+        tile,
+        host: null,
+      };
     const row = rows.find((one) => inside(one.badge) || inside(one.title));
     if (row) return { selection: { kind: 'request', request: row.request.id }, tile: null, host: null };
     if (host && space.host && inside(space.host)) {
       const id = blockAt(host, this.numHost, x, y);
       const owner = picture.after.host.get(id)?.requestId ?? null;
-      return { selection: owner === null ? null : { kind: 'request', request: owner }, tile: null, host: id < 0 ? null : id };
+      return {
+        selection: owner === null ? null : { kind: 'request', request: owner },
+        tile: null,
+        host: id < 0 ? null : id,
+      };
     }
     const waiting = queueTiles.find((one) => inside(one.box));
-    const block = waiting ? waiting.block : !inside(space.pool) ? -1 : this.tree ? this.tree.blockAt(inside) : blockAt(pool, picture.after.numBlocks, x, y);
+    const block = waiting
+      ? waiting.block
+      : !inside(space.pool)
+        ? -1
+        : this.tree
+          ? this.tree.blockAt(inside)
+          : blockAt(pool, picture.after.numBlocks, x, y);
     return { selection: block >= 0 ? { kind: 'block', block } : null, tile: null, host: null };
   }
 }

@@ -17,17 +17,33 @@ import { holesOf } from './slab.js';
  */
 export function drawHeadings(context, palette, space, held, facts) {
   const t = texts.pages;
-  const put = (/** @type {Box} */ area, /** @type {string} */ title, /** @type {readonly string[]} */ notes) => heading(context, palette, space.heading, area, title, notes);
+  const put = (/** @type {Box} */ area, /** @type {string} */ title, /** @type {readonly string[]} */ notes) =>
+    heading(context, palette, space.heading, area, title, notes);
   const { world } = held;
   const counts = { ...poolCounts(world), n: world.numBlocks, size: world.blockSize };
   put(space.chains, t.requests, hiddenNotes(facts.hidden));
   if (facts.byPrefix) {
     const hidden = facts.treeHidden > 0 ? [fill(t.tree.hidden, { n: facts.treeHidden })] : [];
     const blank = counts.blank > 0 ? [fill(t.tree.blank, counts)] : [];
-    put(space.pool, t.tree.title, [...hidden, [...t.tree.hint.slice(0, 1), ...blank].join(' · '), [...t.tree.hint.slice(1), ...blank].join(' · '), ...t.tree.hint.slice(1)]);
-  } else put(space.pool, t.pool, [t.poolCount, t.poolCountShort].map((text) => fill(text, counts)));
+    put(space.pool, t.tree.title, [
+      ...hidden,
+      [...t.tree.hint.slice(0, 1), ...blank].join(' · '),
+      [...t.tree.hint.slice(1), ...blank].join(' · '),
+      ...t.tree.hint.slice(1),
+    ]);
+  } else
+    put(
+      space.pool,
+      t.pool,
+      [t.poolCount, t.poolCountShort].map((text) => fill(text, counts)),
+    );
   put(space.queue, t.queue, []);
-  if (space.host) put(space.host, t.hostTitle, t.hostCount.map((text) => fill(text, { ...hostCounts(world), n: facts.numHost })));
+  if (space.host)
+    put(
+      space.host,
+      t.hostTitle,
+      t.hostCount.map((text) => fill(text, { ...hostCounts(world), n: facts.numHost })),
+    );
   put(space.slabs, t.slabs, slabNotes(held, facts));
 }
 
@@ -40,7 +56,11 @@ function hiddenNotes(hidden) {
   const ended = over === 0 ? '' : fill(over === 1 ? t.ended.one : t.ended.many, { n: over });
   if (waiting.length === 0) return ended === '' ? [] : [ended];
   const letters = fill(t.also, { letters: waiting.map((request) => request.letter).join(' ') });
-  return [[letters, ended].filter(Boolean).join(' · '), letters, fill(waiting.length === 1 ? t.one : t.many, { n: waiting.length })];
+  return [
+    [letters, ended].filter(Boolean).join(' · '),
+    letters,
+    fill(waiting.length === 1 ? t.one : t.many, { n: waiting.length }),
+  ];
 }
 
 /** Blocks of the host tier, by contents. @param {import('../../core/types.d.ts').World} world */
@@ -56,9 +76,14 @@ function slabNotes({ world, computed }, { slabs, capacity, full, context }) {
   const slots = slabs.slabs.reduce((sum, slab) => sum + slab.size, 0);
   if (slots === 0) return (full ? t.slabsNoneFull : t.slabsNone).map((text) => fill(text, { context: count(context) }));
   const holes = holesOf(slabs, capacity);
-  const used = Math.round(slabs.slabs.reduce((sum, slab) => sum + Math.min(slab.size, slabComputed(world, slab.request, computed)), 0));
+  const used = Math.round(
+    slabs.slabs.reduce((sum, slab) => sum + Math.min(slab.size, slabComputed(world, slab.request, computed)), 0),
+  );
   const values = {
-    slots: count(slots), used: count(used), free: count(capacity - slots), context: count(context),
+    slots: count(slots),
+    used: count(used),
+    free: count(capacity - slots),
+    context: count(context),
     holes: fill(holes.length === 1 ? t.holes.one : t.holes.many, { n: holes.length }),
   };
   return (full ? t.slabsHintFull : t.slabsHint).map((text) => fill(text, values));

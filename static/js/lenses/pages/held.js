@@ -12,7 +12,8 @@ export function heldAt(picture, progress) {
   const { before, middle, after, phases, step } = picture;
   if (!phases || !step || progress <= 0) return { world: before, computed: computedIn(before), seq: before.seq };
   const { blocks, layers, release } = phases;
-  if (blocks[1] > 0 && within(blocks, progress) < 0.5) return { world: before, computed: computedIn(before), seq: before.seq };
+  if (blocks[1] > 0 && within(blocks, progress) < 0.5)
+    return { world: before, computed: computedIn(before), seq: before.seq };
   const ends = release[1] > release[0] ? within(release, progress) >= 0.5 : progress >= 1;
   if (ends) return { world: after, computed: computedIn(after), seq: after.seq };
   const t = span(within(layers, progress), 0, 1);

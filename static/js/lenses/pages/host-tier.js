@@ -26,10 +26,21 @@ export function drawHost(context, palette, picture, layout, count, progress) {
     const owner = block?.requestId ?? null;
     /** @type {BlockView} */
     const view = {
-      form: !block ? 'blank' : owner === null ? 'cached' : 'used', owners: owner === null ? [] : [owner], filled: block?.entries.length ?? 0,
-      fresh: 0, freshPart: 1, falling: 0, ring: 0, count: 0,
+      form: !block ? 'blank' : owner === null ? 'cached' : 'used',
+      owners: owner === null ? [] : [owner],
+      filled: block?.entries.length ?? 0,
+      fresh: 0,
+      freshPart: 1,
+      falling: 0,
+      ring: 0,
+      count: 0,
     };
-    const letter = owner === null ? '' : picture.after.requests.get(owner)?.letter ?? '';
-    drawTile(context, palette, poolBox(layout, id), picture.after.blockSize, view, { id: String(id), note: letter, strong: false, letters: [] });
+    const letter = owner === null ? '' : (picture.after.requests.get(owner)?.letter ?? '');
+    drawTile(context, palette, poolBox(layout, id), picture.after.blockSize, view, {
+      id: String(id),
+      note: letter,
+      strong: false,
+      letters: [],
+    });
   }
 }

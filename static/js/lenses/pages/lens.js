@@ -32,11 +32,19 @@ class PagesLens extends LensShell {
   /** @param {HTMLElement} root @param {Ctx} ctx */
   constructor(root, ctx) {
     const sheet = h('div', { class: 'lens-sheet' });
-    super(root, ctx, h('div', { class: 'lens-canvas lens-scroll', role: 'group', 'aria-label': texts.pages.label }, sheet),
-      { cursor: texts.pages.cursor, option: 'pages-block', sheet, canvases: ['pool', 'motion'], pages: false });
+    super(
+      root,
+      ctx,
+      h('div', { class: 'lens-canvas lens-scroll', role: 'group', 'aria-label': texts.pages.label }, sheet),
+      { cursor: texts.pages.cursor, option: 'pages-block', sheet, canvases: ['pool', 'motion'], pages: false },
+    );
     this.empty.classList.add('lens-empty-corner');
     this.history = new BlockHistory(ctx.log);
-    this.frame = new PagesFrame(this.stack, ctx, (request, logical, block) => this.#goneSince(request, logical, block) !== null);
+    this.frame = new PagesFrame(
+      this.stack,
+      ctx,
+      (request, logical, block) => this.#goneSince(request, logical, block) !== null,
+    );
     this.controls = new PagesControls(ctx.ui);
     /** Place of the keyboard cursor in the tree. */
     this.cursorKey = '';
@@ -51,10 +59,14 @@ class PagesLens extends LensShell {
     const { palette } = ctx;
     this.controls.update();
     const last = ctx.log.step(scene.position);
-    const step = scene.step ? scene.step.firstSeq : last?.firstSeq ?? Infinity;
+    const step = scene.step ? scene.step.firstSeq : (last?.firstSeq ?? Infinity);
     this.picture = new PagesPicture(scene, step, last);
     const numHost = ctx.log.usesHost ? hostCount(this.picture, ctx.log.header.pool.num_host_blocks ?? 0) : 0;
-    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, { numHost, numRows: scene.after.unfinished.length, byPrefix: ctx.ui.pagesBy === 'prefix' });
+    const space = pagesSpace(this.size.width, this.size.height, palette, scene.after.numBlocks, {
+      numHost,
+      numRows: scene.after.unfinished.length,
+      byPrefix: ctx.ui.pagesBy === 'prefix',
+    });
     if (this.stack.resize(space.width, space.height)) this.frame.blank();
     this.sheet.style.height = `${space.height}px`;
     this.space = space;
@@ -71,7 +83,10 @@ class PagesLens extends LensShell {
       empty.style.left = `${space.chains.x}px`;
       empty.style.width = `${space.chains.width}px`;
     }
-    this.showEmpty(picture?.after.requests.size === 0 ? 'none' : '', () => [h('p', {}, texts.pages.noRequest), this.drawerButton(texts.pages.noRequestAction)]);
+    this.showEmpty(picture?.after.requests.size === 0 ? 'none' : '', () => [
+      h('p', {}, texts.pages.noRequest),
+      this.drawerButton(texts.pages.noRequestAction),
+    ]);
   }
 
   /** @override */
@@ -79,7 +94,13 @@ class PagesLens extends LensShell {
     const { picture } = this;
     if (!picture) return;
     this.frame.tree?.show(picture.after);
-    fillPagesTable(this.table, picture.after, this.frame.rows.map((row) => row.request), this.frame.isGone, this.frame.tree);
+    fillPagesTable(
+      this.table,
+      picture.after,
+      this.frame.rows.map((row) => row.request),
+      this.frame.isGone,
+      this.frame.tree,
+    );
     this.#cursorValue();
   }
 
@@ -125,7 +146,11 @@ class PagesLens extends LensShell {
     if (picture && host !== null) return this.tip.show(event, hostText(picture.after, host));
     if (!picture || !selection) return this.tip.hide();
     const request = tile ? picture.after.requests.get(tile.request) : null;
-    if (tile && request) this.tip.show(event, tileText(picture.after, tile, tile.gone ? this.#goneSince(request, tile.logical, tile.block) : null));
+    if (tile && request)
+      this.tip.show(
+        event,
+        tileText(picture.after, tile, tile.gone ? this.#goneSince(request, tile.logical, tile.block) : null),
+      );
     else if (selection.kind === 'block') this.tip.show(event, blockText(picture.after, selection.block));
     else this.tip.hide();
     return undefined;
@@ -146,7 +171,10 @@ class PagesLens extends LensShell {
     if (key && (!pool || !this.picture)) return false;
     if (key && tree) return this.#moveInTree(key);
     const numBlocks = this.picture?.after.numBlocks ?? 1;
-    this.cursorBlock = Math.max(0, Math.min(numBlocks + numHost - 1, this.cursorBlock + columns + rows * (pool?.columns ?? 0)));
+    this.cursorBlock = Math.max(
+      0,
+      Math.min(numBlocks + numHost - 1, this.cursorBlock + columns + rows * (pool?.columns ?? 0)),
+    );
     this.cursorKey = '';
     this.ctx.ui.hover(this.cursorBlock < numBlocks ? { kind: 'block', block: this.cursorBlock } : null);
     this.#cursorValue();
@@ -165,7 +193,12 @@ class PagesLens extends LensShell {
   /** The node under the keys. */
   #node() {
     const tree = this.frame.tree;
-    return tree?.nodes.find((one) => one.key === this.cursorKey) ?? tree?.nodes.find((one) => one.blocks.includes(this.cursorBlock)) ?? tree?.nodes[0] ?? null;
+    return (
+      tree?.nodes.find((one) => one.key === this.cursorKey) ??
+      tree?.nodes.find((one) => one.blocks.includes(this.cursorBlock)) ??
+      tree?.nodes[0] ??
+      null
+    );
   }
 
   /** @param {string} key */
@@ -191,7 +224,13 @@ class PagesLens extends LensShell {
     option.setAttribute('aria-setsize', String(frame.tree ? frame.tree.nodes.length : after.numBlocks + frame.numHost));
     const { pinned } = ctx.ui.selection;
     option.setAttribute('aria-selected', String(pinned?.kind === 'block' && pinned.block === this.cursorBlock));
-    const words = this.cursorBlock < after.numBlocks ? blockText(after, this.cursorBlock) : hostText(after, this.cursorBlock - after.numBlocks);
-    setText(option, node && frame.tree ? `${frame.tree.describe(after, node)}${node.blocks.length > 0 ? ` ${words}` : ''}` : words);
+    const words =
+      this.cursorBlock < after.numBlocks
+        ? blockText(after, this.cursorBlock)
+        : hostText(after, this.cursorBlock - after.numBlocks);
+    setText(
+      option,
+      node && frame.tree ? `${frame.tree.describe(after, node)}${node.blocks.length > 0 ? ` ${words}` : ''}` : words,
+    );
   }
 }

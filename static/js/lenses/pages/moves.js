@@ -14,13 +14,37 @@ const MOST_ARROWS = 4;
 /** @param {StepInfo|null} step @returns {Move[]} */
 export function movesOf(step) {
   if (!step) return [];
-  const pairs = (/** @type {'out'|'in'} */ kind, /** @type {readonly {request_id: number, block_ids: number[], host_ids: number[]}[]} */ events) =>
-    events.flatMap((event) => event.block_ids.map((block, i) => ({ kind, request: event.request_id, from: kind === 'out' ? block : event.host_ids[i], to: kind === 'out' ? event.host_ids[i] : block })));
+  const pairs = (
+    /** @type {'out'|'in'} */ kind,
+    /** @type {readonly {request_id: number, block_ids: number[], host_ids: number[]}[]} */ events,
+  ) =>
+    events.flatMap((event) =>
+      event.block_ids.map((block, i) => ({
+        kind,
+        request: event.request_id,
+        from: kind === 'out' ? block : event.host_ids[i],
+        to: kind === 'out' ? event.host_ids[i] : block,
+      })),
+    );
   return [
-    ...step.copied.map((event) => /** @type {Move} */ ({ kind: 'copy', from: event.from_block_id, to: event.block_id, request: event.request_id })),
-    ...pairs('out', step.swappedOut), ...pairs('in', step.swappedIn),
-    ...step.offloaded.map((event) => /** @type {Move} */ ({ kind: 'out', from: event.block_id, to: event.host_id, request: null })),
-    ...step.fetched.map((event) => /** @type {Move} */ ({ kind: 'in', from: event.host_id, to: event.block_id, request: event.request_id })),
+    ...step.copied.map(
+      (event) =>
+        /** @type {Move} */ ({
+          kind: 'copy',
+          from: event.from_block_id,
+          to: event.block_id,
+          request: event.request_id,
+        }),
+    ),
+    ...pairs('out', step.swappedOut),
+    ...pairs('in', step.swappedIn),
+    ...step.offloaded.map(
+      (event) => /** @type {Move} */ ({ kind: 'out', from: event.block_id, to: event.host_id, request: null }),
+    ),
+    ...step.fetched.map(
+      (event) =>
+        /** @type {Move} */ ({ kind: 'in', from: event.host_id, to: event.block_id, request: event.request_id }),
+    ),
   ];
 }
 
@@ -47,7 +71,12 @@ export function drawMoves(context, palette, moves, poolBox, hostBox, t, alpha) {
 
 /** From edge to edge, bent to one side. @param {Box} from @param {Box} to @param {number} index @returns {Curve} */
 function pathBetween(from, to, index) {
-  const [ax, ay, bx, by] = [from.x + from.width / 2, from.y + from.height / 2, to.x + to.width / 2, to.y + to.height / 2];
+  const [ax, ay, bx, by] = [
+    from.x + from.width / 2,
+    from.y + from.height / 2,
+    to.x + to.width / 2,
+    to.y + to.height / 2,
+  ];
   const length = Math.hypot(bx - ax, by - ay) || 1;
   const bend = Math.min(26, length * 0.16) * (index % 2 === 0 ? 1 : -1);
   const [cx, cy] = [(ax + bx) / 2 - ((by - ay) / length) * bend, (ay + by) / 2 + ((bx - ax) / length) * bend];
@@ -68,7 +97,11 @@ function overhead(from, to) {
 function edge(box, x, y) {
   const [mx, my] = [box.x + box.width / 2, box.y + box.height / 2];
   const [dx, dy] = [x - mx, y - my];
-  const scale = Math.min(dx === 0 ? Infinity : box.width / 2 / Math.abs(dx), dy === 0 ? Infinity : box.height / 2 / Math.abs(dy), 1);
+  const scale = Math.min(
+    dx === 0 ? Infinity : box.width / 2 / Math.abs(dx),
+    dy === 0 ? Infinity : box.height / 2 / Math.abs(dy),
+    1,
+  );
   return [mx + dx * scale, my + dy * scale];
 }
 
@@ -83,7 +116,10 @@ function arrow(context, palette, curve, t) {
   const mark = palette.px('mark');
   const [hx, hy] = pointAt(curve, t);
   const [px, py] = pointAt(curve, Math.max(0, t - 0.04));
-  for (const [color, width, dash] of /** @type {const} */ ([['ground', 5, []], ['now', 2, [5, 4]]])) {
+  for (const [color, width, dash] of /** @type {const} */ ([
+    ['ground', 5, []],
+    ['now', 2, [5, 4]],
+  ])) {
     context.strokeStyle = palette.css(color);
     context.lineWidth = width * mark;
     context.setLineDash([...dash]);

@@ -94,7 +94,8 @@ export class PagesPicture {
     if (!step || !phases || progress <= 0) return this.#settled(this.before, this.ownersBefore, block);
     const back = within(phases.release, progress);
     if (phases.release[1] > phases.release[0] && back > 0) {
-      if (!this.freed.has(block)) return back >= 0.45 ? this.#settled(this.after, this.ownersAfter, block) : this.#working(block, progress);
+      if (!this.freed.has(block))
+        return back >= 0.45 ? this.#settled(this.after, this.ownersAfter, block) : this.#working(block, progress);
       if (back >= 0.45) return { ...this.#settled(this.after, this.ownersAfter, block), ring: ringOf(back) };
       return { ...this.#working(block, progress), ring: ringOf(back), falling: span(back, 0.2, 0.75) };
     }
@@ -106,12 +107,20 @@ export class PagesPicture {
 
   /** A block on its way to its new user. @param {number} block @param {number} t 0-1 @param {boolean} moves @returns {BlockView} */
   #taking(block, t, moves) {
-    const [before, middle] = [() => this.#settled(this.before, this.ownersBefore, block), () => this.#settled(this.middle, this.ownersMiddle, block)];
+    const [before, middle] = [
+      () => this.#settled(this.before, this.ownersBefore, block),
+      () => this.#settled(this.middle, this.ownersMiddle, block),
+    ];
     if (!moves) return t < 0.5 ? before() : middle();
-    if (this.taken.has(block)) return t < 0.62 ? { ...before(), ring: span(t, 0.02, 0.12), falling: span(t, 0.25, 0.6) } : { ...middle(), ring: 1 };
+    if (this.taken.has(block))
+      return t < 0.62
+        ? { ...before(), ring: span(t, 0.02, 0.12), falling: span(t, 0.25, 0.6) }
+        : { ...middle(), ring: 1 };
     if (this.hit.has(block)) return t < 0.5 ? { ...before(), ring: span(t, 0.1, 0.4) } : { ...middle(), ring: 1 };
     const free = this.middle.refCount[block] === 0;
-    return t < 0.5 ? { ...before(), ring: span(t, 0.02, 0.12), falling: free ? span(t, 0.15, 0.5) : 0 } : { ...middle(), ring: 1 };
+    return t < 0.5
+      ? { ...before(), ring: span(t, 0.02, 0.12), falling: free ? span(t, 0.15, 0.5) : 0 }
+      : { ...middle(), ring: 1 };
   }
 
   /** @param {World} world @param {Owners} owners @param {number} block @returns {BlockView} */
@@ -121,8 +130,14 @@ export class PagesPicture {
     const filled = count > 0 ? Math.min(all.filled, owners.reach[block]) : all.filled;
     const fresh = Math.min(all.fresh, filled);
     return {
-      form: count > 0 ? 'used' : world.hash[block] !== null ? 'cached' : 'blank', owners: owners.of[block] ?? NOBODY, filled,
-      fresh: count > 0 ? fresh : 0, freshPart: 1, falling: 0, ring: 0, count,
+      form: count > 0 ? 'used' : world.hash[block] !== null ? 'cached' : 'blank',
+      owners: owners.of[block] ?? NOBODY,
+      filled,
+      fresh: count > 0 ? fresh : 0,
+      freshPart: 1,
+      falling: 0,
+      ring: 0,
+      count,
     };
   }
 
@@ -146,17 +161,23 @@ export class PagesPicture {
     const middle = this.middle.requests.get(id) ?? null;
     if (ends || !middle) return this.after.requests.get(id) ?? middle;
     const after = this.after.requests.get(id);
-    return after && after.state !== 'finished' && after.table.length === middle.table.length ? after : { ...middle, numComputed: after?.numComputed ?? middle.numComputed };
+    return after && after.state !== 'finished' && after.table.length === middle.table.length
+      ? after
+      : { ...middle, numComputed: after?.numComputed ?? middle.numComputed };
   }
 
   /** Blocks that a request's chain shows now. @param {number} id @param {number} progress
    * @returns {{table: readonly number[], arriving: number, arrived: number}} blocks from `arriving` on come in, `arrived` of the way */
   chain(id, progress) {
     const request = this.request(id, progress);
-    const table = request ? request.lastTable ?? request.table : [];
+    const table = request ? (request.lastTable ?? request.table) : [];
     if (!this.step || !this.phases || progress <= 0) return { table, arriving: Infinity, arrived: 1 };
     const taking = this.phases.blocks[1] > 0 ? within(this.phases.blocks, progress) : 1;
-    return { table, arriving: this.before.requests.get(id)?.table.length ?? 0, arrived: taking < 0.5 ? 1 : span(taking, 0.5, 0.85) };
+    return {
+      table,
+      arriving: this.before.requests.get(id)?.table.length ?? 0,
+      arrived: taking < 0.5 ? 1 : span(taking, 0.5, 0.85),
+    };
   }
 
   /** The host tier in its current state. @param {number} progress @returns {World['host']} */
@@ -170,7 +191,11 @@ export class PagesPicture {
    * @param {number} progress @returns {{orders: [readonly number[], readonly number[], readonly number[]], taken: number, returned: number}} */
   queue(progress) {
     const { phases, before, after, middle } = this;
-    const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([before.free, middle.free, after.free]);
+    const orders = /** @type {[readonly number[], readonly number[], readonly number[]]} */ ([
+      before.free,
+      middle.free,
+      after.free,
+    ]);
     if (!this.step || !phases || progress <= 0) return { orders, taken: 0, returned: 0 };
     const taken = phases.blocks[1] > 0 ? span(within(phases.blocks, progress), 0.47, 0.77) : 1;
     const hasRelease = phases.release[1] > phases.release[0];

@@ -22,10 +22,14 @@ export function drawPool(context, palette, picture, layout, progress, cache, all
     const view = picture.view(block, progress);
     const isNext = next.has(block);
     const box = poolBox(layout, block);
-    cache.draw(context, `pool/${block}`, box, layout.gap / 2, `${signOf(view)}/${isNext}`, () => drawTile(context, palette, box, picture.after.blockSize, view, {
-      id: String(block), note: isNext ? t.next : view.form === 'cached' ? t.cached : '', strong: isNext,
-      letters: view.owners.length > 1 ? view.owners.map((id) => picture.after.requests.get(id)?.letter ?? '') : [],
-    }));
+    cache.draw(context, `pool/${block}`, box, layout.gap / 2, `${signOf(view)}/${isNext}`, () =>
+      drawTile(context, palette, box, picture.after.blockSize, view, {
+        id: String(block),
+        note: isNext ? t.next : view.form === 'cached' ? t.cached : '',
+        strong: isNext,
+        letters: view.owners.length > 1 ? view.owners.map((id) => picture.after.requests.get(id)?.letter ?? '') : [],
+      }),
+    );
   }
 }
 
@@ -40,15 +44,30 @@ export function drawRowNames(context, palette, numBlocks, layout) {
   context.textBaseline = 'middle';
   const stride = Math.ceil((palette.px('text-xs') * 1.15) / (layout.height + layout.gap));
   for (let row = 0; row < rows; row += stride) {
-    context.fillText(String(row * layout.columns), layout.x - 6, layout.y + row * (layout.height + layout.gap) + layout.height / 2);
+    context.fillText(
+      String(row * layout.columns),
+      layout.x - 6,
+      layout.y + row * (layout.height + layout.gap) + layout.height / 2,
+    );
   }
 }
 
 /** Blocks that the step touches. @param {PagesPicture} picture @returns {number[]} */
 export function changing(picture) {
-  return [...new Set([...picture.taken.keys(), ...picture.hit.keys(), ...picture.freed.keys(), ...picture.wrote.keys(), ...picture.evicted, ...picture.left,
-    picture.before.free[0] ?? -1, picture.middle.free[0] ?? -1, picture.after.free[0] ?? -1,
-    ...(picture.step?.forked ?? []).flatMap((event) => event.block_ids.map((block) => block ?? -1))])].filter((block) => block >= 0);
+  return [
+    ...new Set([
+      ...picture.taken.keys(),
+      ...picture.hit.keys(),
+      ...picture.freed.keys(),
+      ...picture.wrote.keys(),
+      ...picture.evicted,
+      ...picture.left,
+      picture.before.free[0] ?? -1,
+      picture.middle.free[0] ?? -1,
+      picture.after.free[0] ?? -1,
+      ...(picture.step?.forked ?? []).flatMap((event) => event.block_ids.map((block) => block ?? -1)),
+    ]),
+  ].filter((block) => block >= 0);
 }
 
 /** The current head of the free queue. @param {PagesPicture} picture @param {number} progress @returns {Set<number>} */

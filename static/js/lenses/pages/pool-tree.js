@@ -36,13 +36,19 @@ export class PoolTree {
     const { roots } = prefixTree(world, this.parents);
     this.nodes = readingOrder(roots);
     this.layout = layoutTree(roots, this.area, this.heading, this.small);
-    this.#boxes = new Map(this.layout.places.flatMap(({ nodes, box }) => nodes.flatMap((node) => node.blocks.map((block) => /** @type {[number, Box]} */ ([block, box])))));
+    this.#boxes = new Map(
+      this.layout.places.flatMap(({ nodes, box }) =>
+        nodes.flatMap((node) => node.blocks.map((block) => /** @type {[number, Box]} */ ([block, box]))),
+      ),
+    );
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Palette} palette @param {PagesPicture} picture @param {World} world @param {number} progress */
   draw(context, palette, picture, world, progress) {
     this.show(world);
-    const changed = new Set(picture.step ? changing(picture).filter((block) => picture.view(block, progress).ring > 0.4) : []);
+    const changed = new Set(
+      picture.step ? changing(picture).filter((block) => picture.view(block, progress).ring > 0.4) : [],
+    );
     drawTree(context, palette, world, this.layout, world.free[0], changed);
   }
 
@@ -60,10 +66,21 @@ export class PoolTree {
   describe(world, node) {
     const t = texts.pages.tree;
     const n = node.children.length;
-    const where = node.blocks.length > 0 ? fill(t.inPool, { blocks: node.blocks.join(' = ') }) : node.host !== null ? fill(t.inHost, { host: node.host }) : t.nowhere;
+    const where =
+      node.blocks.length > 0
+        ? fill(t.inPool, { blocks: node.blocks.join(' = ') })
+        : node.host !== null
+          ? fill(t.inHost, { host: node.host })
+          : t.nowhere;
     const branches = n === 0 ? t.branches.zero : n === 1 ? t.branches.one : fill(t.branches.many, { n });
     const from = node.depth * world.blockSize;
-    const text = fill(t.node, { from, to: from + Math.max(1, node.tokens.length) - 1, text: nodeText(world, node).trim(), where, branches });
+    const text = fill(t.node, {
+      from,
+      to: from + Math.max(1, node.tokens.length) - 1,
+      text: nodeText(world, node).trim(),
+      where,
+      branches,
+    });
     const letters = node.ends.map((id) => world.requests.get(id)?.letter ?? '').join(' ');
     return letters === '' ? text : `${text} ${fill(t.ends, { letters })}`;
   }

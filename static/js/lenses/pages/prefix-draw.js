@@ -98,7 +98,8 @@ function side(context, palette, node, box, width) {
     }
     return;
   }
-  context.fillStyle = node.owners.length > 1 ? palette.css('shared') : hatch(context, palette.css('nobody-ink'), 4, 1.2);
+  context.fillStyle =
+    node.owners.length > 1 ? palette.css('shared') : hatch(context, palette.css('nobody-ink'), 4, 1.2);
   context.fill();
 }
 
@@ -146,7 +147,17 @@ function badges(context, palette, world, node, box, small) {
     return used;
   }
   node.ends.forEach((id, index) => {
-    drawBadge(context, palette, id, world.requests.get(id)?.letter ?? '', right - (shown - index) * (size + 3) + 1, box.y + (box.height - size) / 2, size, size, false);
+    drawBadge(
+      context,
+      palette,
+      id,
+      world.requests.get(id)?.letter ?? '',
+      right - (shown - index) * (size + 3) + 1,
+      box.y + (box.height - size) / 2,
+      size,
+      size,
+      false,
+    );
   });
   return used;
 }

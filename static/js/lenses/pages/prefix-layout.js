@@ -19,14 +19,19 @@ function runs(nodes, merge) {
   return nodes.map((node) => {
     const chain = [node];
     let last = node;
-    while (merge && last.children.length === 1 && last.ends.length === 0 && alike(last, last.children[0])) chain.push((last = last.children[0]));
+    while (merge && last.children.length === 1 && last.ends.length === 0 && alike(last, last.children[0]))
+      chain.push((last = last.children[0]));
     return { nodes: chain, children: runs(last.children, merge) };
   });
 }
 
 /** @param {TreeNode} a @param {TreeNode} b */
 function alike(a, b) {
-  return (a.blocks.length > 0) === (b.blocks.length > 0) && (a.host === null) === (b.host === null) && a.owners.join() === b.owners.join();
+  return (
+    a.blocks.length > 0 === b.blocks.length > 0 &&
+    (a.host === null) === (b.host === null) &&
+    a.owners.join() === b.owners.join()
+  );
 }
 
 /** @param {readonly Run[]} list @returns {number} */
@@ -57,7 +62,12 @@ export function layoutTree(roots, area, heading, small) {
   /** @param {readonly Run[]} children @param {number} column @param {TreePlace|null} from */
   const place = (children, column, from) => {
     for (const run of children) {
-      const box = { x: area.x + column * (width + gap), y: area.y + heading + row * step, width, height: step - Math.max(3, small * 0.4) };
+      const box = {
+        x: area.x + column * (width + gap),
+        y: area.y + heading + row * step,
+        width,
+        height: step - Math.max(3, small * 0.4),
+      };
       const shown = row < last && column < depth;
       const at = { nodes: run.nodes, box, row };
       if (shown) layout.places.push(at);

@@ -73,7 +73,24 @@ export function prefixTree(world, parents) {
 /** @param {Map<string, TreeNode>} nodes @param {string} key @returns {TreeNode} */
 function nodeOf(nodes, key) {
   let node = nodes.get(key);
-  if (!node) nodes.set(key, (node = { key, blocks: [], host: null, parent: null, children: [], depth: 0, tokens: [], writers: [], position: -1, shared: 0, owners: [], ends: [] }));
+  if (!node)
+    nodes.set(
+      key,
+      (node = {
+        key,
+        blocks: [],
+        host: null,
+        parent: null,
+        children: [],
+        depth: 0,
+        tokens: [],
+        writers: [],
+        position: -1,
+        shared: 0,
+        owners: [],
+        ends: [],
+      }),
+    );
   return node;
 }
 
@@ -115,7 +132,11 @@ function holdBlock(world, node, block) {
 function holdHost(node, id, entries) {
   node.host = id;
   if (node.tokens.length > 0 || entries.length === 0) return;
-  Object.assign(node, { tokens: entries.map((entry) => entry[4]), writers: entries.map((entry) => entry[1]), position: entries[0][2] });
+  Object.assign(node, {
+    tokens: entries.map((entry) => entry[4]),
+    writers: entries.map((entry) => entry[1]),
+    position: entries[0][2],
+  });
 }
 
 /** Attaches a node to the one it extends; an evicted parent has a place but holds nothing.
@@ -135,10 +156,16 @@ function link(nodes, key, parentOf) {
 /** Order, depth, and the point where siblings diverge. @param {TreeNode[]} siblings @param {number} depth */
 function arrange(siblings, depth) {
   const rank = (/** @type {TreeNode} */ node) => (isUsed(node) ? 0 : 1);
-  siblings.sort((a, b) => rank(a) - rank(b) || Math.min(...a.owners, Infinity) - Math.min(...b.owners, Infinity) || (a.blocks[0] ?? 1e9) - (b.blocks[0] ?? 1e9));
+  siblings.sort(
+    (a, b) =>
+      rank(a) - rank(b) ||
+      Math.min(...a.owners, Infinity) - Math.min(...b.owners, Infinity) ||
+      (a.blocks[0] ?? 1e9) - (b.blocks[0] ?? 1e9),
+  );
   for (const node of siblings) {
     node.depth = depth;
-    for (const other of siblings) if (other !== node) node.shared = Math.max(node.shared, sharedTokens(node.tokens, other.tokens));
+    for (const other of siblings)
+      if (other !== node) node.shared = Math.max(node.shared, sharedTokens(node.tokens, other.tokens));
     arrange(node.children, depth + 1);
   }
 }

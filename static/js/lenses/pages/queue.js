@@ -34,7 +34,14 @@ export function drawQueue(context, palette, picture, area, heading, progress, of
     const box = { x: area.x + place.x, y: y + place.lift * size * 0.1, width: size, height: tall };
     context.globalAlpha = place.alpha;
     const view = picture.view(block, progress);
-    drawTile(context, palette, box, picture.after.blockSize, view.form === 'used' ? { ...view, form: 'blank', ring: 1 } : view, { id: String(block), note: '', strong: block === head, letters: [] });
+    drawTile(
+      context,
+      palette,
+      box,
+      picture.after.blockSize,
+      view.form === 'used' ? { ...view, form: 'blank', ring: 1 } : view,
+      { id: String(block), note: '', strong: block === head, letters: [] },
+    );
     context.globalAlpha = 1;
     tiles.push({ block, box });
   }
@@ -80,7 +87,8 @@ function blend(first, middle, last, taken, returned) {
 /** The motion from one place to another. Without a place, a tile fades and rises out of the row, or into it.
  * @param {Place} from @param {Place} to @param {number} t @returns {{x: number, alpha: number, lift: number}|null} */
 function step(from, to, t) {
-  if (from && to) return { x: lerp(from.x, to.x, t), alpha: lerp(Number(!from.hidden), Number(!to.hidden), t), lift: 0 };
+  if (from && to)
+    return { x: lerp(from.x, to.x, t), alpha: lerp(Number(!from.hidden), Number(!to.hidden), t), lift: 0 };
   if (from) return { x: from.x, alpha: (1 - t) * Number(!from.hidden), lift: -t };
   if (to) return { x: to.x, alpha: t * Number(!to.hidden), lift: -(1 - t) };
   return null;

@@ -17,7 +17,12 @@ import { holesOf } from './slab.js';
 
 /** @param {SlabState} state @param {Computed} computed @returns {{use: Use, stretches: Stretch[]}} */
 function slabUse(state, computed) {
-  const stretches = state.slabs.map(({ request, start, size }) => ({ request, start, size, filled: Math.min(size, computed(request)) }));
+  const stretches = state.slabs.map(({ request, start, size }) => ({
+    request,
+    start,
+    size,
+    filled: Math.min(size, computed(request)),
+  }));
   return { stretches, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
 }
 
@@ -46,7 +51,12 @@ function pagedUse(world, computed) {
     const held = [...blocks].filter(([, { users }]) => (users.length > 1 ? owner === SHARED : users[0] === owner));
     if (held.length === 0) continue;
     const size = held.length * world.blockSize;
-    stretches.push({ request: owner, start, size, filled: held.reduce((total, [block, { logical }]) => total + filledBy(world, block, logical, computed), 0) });
+    stretches.push({
+      request: owner,
+      start,
+      size,
+      filled: held.reduce((total, [block, { logical }]) => total + filledBy(world, block, logical, computed), 0),
+    });
     start += size;
   }
   return { stretches, numBlocks, use: { reserved: sum(stretches, 'size'), filled: sum(stretches, 'filled') } };
@@ -57,7 +67,8 @@ function pagedUse(world, computed) {
 function filledBy(world, block, logical, computed) {
   let most = 0;
   for (const id of world.unfinished) {
-    if (world.requests.get(id)?.table[logical] === block) most = Math.max(most, Math.min(world.blockSize, computed(id) - logical * world.blockSize));
+    if (world.requests.get(id)?.table[logical] === block)
+      most = Math.max(most, Math.min(world.blockSize, computed(id) - logical * world.blockSize));
   }
   return most;
 }
@@ -83,7 +94,8 @@ export function drawSlabs(context, palette, area, heading, world, computed, slab
   const paged = pagedUse(world, computed);
   const y = area.y + heading;
   const barHeight = Math.round(small * 1.7);
-  const letterOf = (/** @type {number} */ id) => (id === SHARED ? texts.pages.sharedStretch : world.requests.get(id)?.letter ?? '');
+  const letterOf = (/** @type {number} */ id) =>
+    id === SHARED ? texts.pages.sharedStretch : (world.requests.get(id)?.letter ?? '');
   bar(context, palette, area, y, barHeight, slab.stretches, capacity, letterOf);
   if (slabs.slabs.length > 0) holes(context, palette, area, y, barHeight, slabs, capacity);
   const y2 = y + barHeight + Math.round(small * 0.7);
@@ -111,7 +123,9 @@ function holes(context, palette, area, y, height, slabs, capacity) {
   context.textBaseline = 'middle';
   for (const { start, size } of holesOf(slabs, capacity)) {
     const width = size * scale;
-    const text = [fill(texts.pages.hole, { n: count(size) }), count(size)].find((one) => textWidth(context, one) + 6 <= width);
+    const text = [fill(texts.pages.hole, { n: count(size) }), count(size)].find(
+      (one) => textWidth(context, one) + 6 <= width,
+    );
     if (text) context.fillText(text, area.x + start * scale + width / 2, y + height / 2 + 0.5);
   }
 }
@@ -178,17 +192,44 @@ function figures(context, palette, area, y, slab, paged, refused, stacked) {
   if (refused !== '') {
     context.fillStyle = palette.css('warn');
     const limit = area.width * (stacked ? 1 : 0.3);
-    const text = t.refused.map((one) => fill(one, { letters: refused })).find((one) => textWidth(context, one) <= limit);
-    context.fillText(text ?? fitText(context, fill(t.refused[1], { letters: refused }), limit), area.x, y + small * 1.4);
+    const text = t.refused
+      .map((one) => fill(one, { letters: refused }))
+      .find((one) => textWidth(context, one) <= limit);
+    context.fillText(
+      text ?? fitText(context, fill(t.refused[1], { letters: refused }), limit),
+      area.x,
+      y + small * 1.4,
+    );
   }
   const [left, right] = [wasteOf(paged.use), wasteOf(slab)];
   if (left === null && right === null && refused === '') return;
   useFont(context, palette.font('text-figure', 'ui', 700));
   context.fillStyle = palette.css('ink');
   const size = palette.px('text-figure');
-  const one = left === null ? '' : fill(t.wastePaged, { slots: count(paged.use.reserved), empty: count(paged.use.reserved - paged.use.filled), percent: percent(left) });
-  const slabText = right === null ? '' : fill(t.wasteSlab, { slots: count(slab.reserved), empty: count(slab.reserved - slab.filled), percent: percent(right) });
-  const two = right === null ? (refused === '' ? '' : t.slabNobody) : refused === '' ? slabText : fill(t.wasteRefused, { text: slabText, letters: refused });
+  const one =
+    left === null
+      ? ''
+      : fill(t.wastePaged, {
+          slots: count(paged.use.reserved),
+          empty: count(paged.use.reserved - paged.use.filled),
+          percent: percent(left),
+        });
+  const slabText =
+    right === null
+      ? ''
+      : fill(t.wasteSlab, {
+          slots: count(slab.reserved),
+          empty: count(slab.reserved - slab.filled),
+          percent: percent(right),
+        });
+  const two =
+    right === null
+      ? refused === ''
+        ? ''
+        : t.slabNobody
+      : refused === ''
+        ? slabText
+        : fill(t.wasteRefused, { text: slabText, letters: refused });
   const top = stacked ? y + small * (refused === '' ? 1.6 : 3) : y + 2;
   if (stacked) {
     context.fillText(fitText(context, one, area.width), area.x, top);

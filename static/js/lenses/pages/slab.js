@@ -24,7 +24,10 @@ function firstFit(slabs, size, capacity) {
 export function applyChange(state, change, capacity) {
   const { request, size } = change;
   if (size === 0) {
-    return { slabs: state.slabs.filter((slab) => slab.request !== request), refused: state.refused.filter((one) => one.request !== request) };
+    return {
+      slabs: state.slabs.filter((slab) => slab.request !== request),
+      refused: state.refused.filter((one) => one.request !== request),
+    };
   }
   const start = firstFit(state.slabs, size, capacity);
   if (start < 0) return { ...state, refused: [...state.refused, { request, size }] };
@@ -89,7 +92,9 @@ export class SlabHistory {
   /** @param {import('../../core/events.d.ts').RequestAdded} event */
   #sizeOf(event) {
     const { header } = this.log;
-    return this.full && header ? header.model.max_positions : (event.num_prompt_tokens || event.token_ids.length) + event.max_new_tokens;
+    return this.full && header
+      ? header.model.max_positions
+      : (event.num_prompt_tokens || event.token_ids.length) + event.max_new_tokens;
   }
 
   /** A preempted request can start again, but a contiguous allocator never preempts. @param {number} seq @param {number} request */

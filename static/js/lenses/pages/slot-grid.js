@@ -19,11 +19,19 @@ export function slotGrid(blockSize, width, height) {
     if (rows > 1 && columns * (rows - 1) >= blockSize) continue;
     const side = Math.min(width / columns, height / rows);
     const gap = side >= 4.5 ? 1 : side >= 3 ? 0.5 : 0;
-    const grid = { columns, rows, cell: (width + gap) / columns - gap, cellHeight: (height + gap) / rows - gap, gap, bar: false };
+    const grid = {
+      columns,
+      rows,
+      cell: (width + gap) / columns - gap,
+      cellHeight: (height + gap) / rows - gap,
+      gap,
+      bar: false,
+    };
     if (grid.cell <= 0 || grid.cellHeight <= 0) continue;
     if (!best || scoreOf(grid, blockSize) > scoreOf(best, blockSize)) best = grid;
   }
-  if (!best || Math.min(best.cell, best.cellHeight) < LEAST_CELL) return { columns: blockSize, rows: 1, cell: width / blockSize, cellHeight: height, gap: 0, bar: true };
+  if (!best || Math.min(best.cell, best.cellHeight) < LEAST_CELL)
+    return { columns: blockSize, rows: 1, cell: width / blockSize, cellHeight: height, gap: 0, bar: true };
   return best;
 }
 
@@ -34,7 +42,13 @@ export function slotGrid(blockSize, width, height) {
  */
 export function traceSlots(context, grid, x, y, from, to, part = 1) {
   if (grid.bar) {
-    if (to > from) context.rect(x + from * grid.cell, y + grid.cellHeight * (1 - part), (to - from) * grid.cell, grid.cellHeight * part);
+    if (to > from)
+      context.rect(
+        x + from * grid.cell,
+        y + grid.cellHeight * (1 - part),
+        (to - from) * grid.cell,
+        grid.cellHeight * part,
+      );
     return;
   }
   const [stepX, stepY] = [grid.cell + grid.gap, grid.cellHeight + grid.gap];

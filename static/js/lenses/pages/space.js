@@ -31,18 +31,34 @@ export function pagesSpace(width, height, palette, numBlocks, { numHost = 0, num
   const isShort = width >= STACKED_WIDTH && numRows > 2 && upper < small * SHORT;
   const queueTile = isShort ? small * 3 : queueTileSize(small, numBlocks);
   const queueHeight = Math.round(heading + queueTile * TILE_SHAPE + small * QUEUE_NOTE);
-  if (width < STACKED_WIDTH) return stacked(width, height, small, heading, slabHeight + small * 2, queueHeight, numBlocks, numHost, numRows, byPrefix);
+  if (width < STACKED_WIDTH)
+    return stacked(
+      width,
+      height,
+      small,
+      heading,
+      slabHeight + small * 2,
+      queueHeight,
+      numBlocks,
+      numHost,
+      numRows,
+      byPrefix,
+    );
   const gutterWidth = Math.max(36, width * 0.04);
   const leftWidth = Math.round((width - 2 * PAD - gutterWidth) * (numBlocks > 150 ? 0.44 : 0.5));
   const poolX = PAD + leftWidth + gutterWidth;
   const chainsHeight = upper - queueHeight - 18;
   const hostHeight = numHost === 0 ? 0 : hostHeightOf(width - poolX - PAD, upper * 0.3, heading, small, numHost);
   return {
-    width, height, stacked: false, heading,
+    width,
+    height,
+    stacked: false,
+    heading,
     chains: { x: PAD, y: 6, width: leftWidth, height: chainsHeight },
     queue: { x: PAD, y: 6 + chainsHeight + 12, width: leftWidth, height: queueHeight },
     pool: { x: poolX, y: 6, width: width - poolX - PAD, height: upper - (hostHeight > 0 ? hostHeight + 10 : 0) },
-    host: hostHeight > 0 ? { x: poolX, y: 6 + upper - hostHeight, width: width - poolX - PAD, height: hostHeight } : null,
+    host:
+      hostHeight > 0 ? { x: poolX, y: 6 + upper - hostHeight, width: width - poolX - PAD, height: hostHeight } : null,
     slabs: { x: PAD, y: height - slabHeight - 4, width: width - 2 * PAD, height: slabHeight },
     gutter: PAD + leftWidth + 8,
   };
@@ -71,7 +87,9 @@ function stacked(width, height, small, heading, slabHeight, queueHeight, numBloc
   const columns = Math.max(1, Math.floor(inner / Math.max(small * 3.6, 44)));
   const tile = numBlocks > 96 ? 18 : inner / columns;
   const byAddress = heading + Math.ceil(numBlocks / Math.floor(inner / tile)) * tile * 0.92 + 12;
-  const poolHeight = byPrefix ? Math.max(byAddress, heading + small * 2.6 * Math.min(20, Math.ceil(numBlocks * 0.6))) : byAddress;
+  const poolHeight = byPrefix
+    ? Math.max(byAddress, heading + small * 2.6 * Math.min(20, Math.ceil(numBlocks * 0.6)))
+    : byAddress;
   const chainsHeight = Math.round(heading + small * Math.max(12, Math.min(numRows, 10) * 4));
   let y = 4;
   const take = (/** @type {number} */ h) => {
@@ -84,7 +102,18 @@ function stacked(width, height, small, heading, slabHeight, queueHeight, numBloc
   const pool = take(poolHeight);
   const host = numHost > 0 ? take(hostHeightOf(inner, small * 14, heading, small, numHost)) : null;
   const slabs = take(slabHeight);
-  return { width, height: Math.max(height, y), stacked: true, heading, chains, queue, pool, host, slabs, gutter: width - 4 };
+  return {
+    width,
+    height: Math.max(height, y),
+    stacked: true,
+    heading,
+    chains,
+    queue,
+    pool,
+    host,
+    slabs,
+    gutter: width - 4,
+  };
 }
 
 /** Tiles of the pool: as large as possible, close to a fixed shape.
@@ -104,16 +133,29 @@ export function layoutPool(area, heading, numBlocks, small) {
     const height = Math.min(width * (dense ? 0.94 : 0.8), (room.height - gap * (rows - 1)) / rows);
     if (width <= 2 || height <= 2) continue;
     const size = Math.min(width, height * 1.25);
-    if (size >= Math.min(best.width, best.height * 1.25) - 0.5) best = { columns, width: Math.min(width, height * 1.5), height, gap };
+    if (size >= Math.min(best.width, best.height * 1.25) - 0.5)
+      best = { columns, width: Math.min(width, height * 1.5), height, gap };
   }
-  return { ...best, width: Math.floor(best.width), height: Math.floor(best.height), x: area.x + names, y: area.y + heading, rowNames: dense };
+  return {
+    ...best,
+    width: Math.floor(best.width),
+    height: Math.floor(best.height),
+    x: area.x + names,
+    y: area.y + heading,
+    rowNames: dense,
+  };
 }
 
 /** @param {ReturnType<typeof layoutPool>} pool @param {number} block @returns {Box} */
 export function poolBox(pool, block) {
   const column = block % pool.columns;
   const row = Math.floor(block / pool.columns);
-  return { x: pool.x + column * (pool.width + pool.gap), y: pool.y + row * (pool.height + pool.gap), width: pool.width, height: pool.height };
+  return {
+    x: pool.x + column * (pool.width + pool.gap),
+    y: pool.y + row * (pool.height + pool.gap),
+    width: pool.width,
+    height: pool.height,
+  };
 }
 
 /** @param {ReturnType<typeof layoutPool>} pool @param {number} numBlocks @param {number} x @param {number} y @returns {number} block or -1 */
@@ -126,7 +168,14 @@ export function blockAt(pool, numBlocks, x, y) {
 }
 
 /** Sizes of a chain's tiles and the gaps between them, from large to small, in units of the smallest text. */
-const LEVELS = [[8.6, 5.2, 8], [4.6, 3.6, 5], [3.4, 2.9, 6], [2.6, 2.35, 4], [1.7, 1.5, 4], [0.9, 0.8, 2]];
+const LEVELS = [
+  [8.6, 5.2, 8],
+  [4.6, 3.6, 5],
+  [3.4, 2.9, 6],
+  [2.6, 2.35, 4],
+  [1.7, 1.5, 4],
+  [0.9, 0.8, 2],
+];
 /** Up to this level, a tile has space for "logical → physical". */
 export const LEVEL_WITH_ARROW = 1;
 
@@ -151,7 +200,10 @@ export function layoutChain(area, count, small, from = 0) {
 export function chainBox(area, chain, index) {
   const line = Math.floor(index / chain.perLine);
   return {
-    x: area.x + (index % chain.perLine) * (chain.width + chain.gap), y: area.y + line * (chain.height + chain.gap), width: chain.width, height: chain.height,
+    x: area.x + (index % chain.perLine) * (chain.width + chain.gap),
+    y: area.y + line * (chain.height + chain.gap),
+    width: chain.width,
+    height: chain.height,
   };
 }
 

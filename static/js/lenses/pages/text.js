@@ -21,9 +21,18 @@ export function blockText(world, block) {
     for (const id of world.unfinished) {
       const request = world.requests.get(id);
       const logical = request?.table.indexOf(block) ?? -1;
-      if (request && logical >= 0) owners.push(`${fill(t.request, { letter: request.letter })}, ${fill(t.tokens, { from: logical * world.blockSize, to: (logical + 1) * world.blockSize - 1 })}`);
+      if (request && logical >= 0)
+        owners.push(
+          `${fill(t.request, { letter: request.letter })}, ${fill(t.tokens, { from: logical * world.blockSize, to: (logical + 1) * world.blockSize - 1 })}`,
+        );
     }
-    return fill(t.used, { block, owners: owners.join('; '), filled: fillOf(world, block, Infinity).filled, size: world.blockSize, count: world.refCount[block] });
+    return fill(t.used, {
+      block,
+      owners: owners.join('; '),
+      filled: fillOf(world, block, Infinity).filled,
+      size: world.blockSize,
+      count: world.refCount[block],
+    });
   }
   if (world.hash[block] === null) return fill(t.blank, { block, place });
   const from = Math.max(0, world.slotPosition[block * world.blockSize]);
@@ -36,7 +45,7 @@ export function tileText(world, tile, gone) {
   const letter = world.requests.get(tile.request)?.letter ?? '';
   if (!gone) return tile.block >= 0 ? blockText(world, tile.block) : '';
   const values = { logical: tile.logical, letter, block: tile.block, step: gone.step };
-  const taker = gone.taker === null ? null : world.requests.get(gone.taker)?.letter ?? null;
+  const taker = gone.taker === null ? null : (world.requests.get(gone.taker)?.letter ?? null);
   return taker === null ? fill(t.gone, values) : fill(t.goneTaken, { ...values, taker });
 }
 
@@ -53,7 +62,12 @@ export function hostText(world, id) {
   const t = texts.pages.host;
   const block = world.host.get(id);
   if (!block) return fill(t.blank, { host: id });
-  if (block.requestId !== null) return fill(t.swapped, { host: id, filled: block.entries.length, letter: world.requests.get(block.requestId)?.letter ?? '' });
+  if (block.requestId !== null)
+    return fill(t.swapped, {
+      host: id,
+      filled: block.entries.length,
+      letter: world.requests.get(block.requestId)?.letter ?? '',
+    });
   const from = block.entries[0]?.[2] ?? 0;
   return fill(t.cached, { host: id, from, to: from + world.blockSize - 1 });
 }
@@ -66,11 +80,17 @@ export function fillPagesTable(table, world, requests, isGone, tree) {
   const state = texts.pages.state;
   const rows = requests.flatMap((request) => {
     const blocks = request.lastTable ?? request.table;
-    if (blocks.length === 0 && request.state !== 'finished') return [rowOf(request.letter, '–', '–', state[request.state])];
+    if (blocks.length === 0 && request.state !== 'finished')
+      return [rowOf(request.letter, '–', '–', state[request.state])];
     return blocks.map((block, logical) => {
       const over = request.state === 'finished';
       const gone = over && (block < 0 || isGone(request, logical, block));
-      return rowOf(request.letter, logical, block < 0 ? '–' : block, gone ? texts.pages.tile.gone : block < 0 ? '' : blockText(world, block));
+      return rowOf(
+        request.letter,
+        logical,
+        block < 0 ? '–' : block,
+        gone ? texts.pages.tile.gone : block < 0 ? '' : blockText(world, block),
+      );
     });
   });
   for (const id of [...world.host.keys()].sort((a, b) => a - b)) {
@@ -78,8 +98,23 @@ export function fillPagesTable(table, world, requests, isGone, tree) {
     rows.push(rowOf(letter, '–', fill(texts.pages.tree.host, { host: id }), hostText(world, id)));
   }
   for (const node of tree?.nodes ?? []) {
-    const place = node.blocks.length > 0 ? node.blocks.join(' = ') : node.host === null ? '–' : fill(texts.pages.tree.host, { host: node.host });
-    rows.push(rowOf(node.owners.map((id) => world.requests.get(id)?.letter ?? '').join(' ') || '–', node.depth, place, tree?.describe(world, node) ?? ''));
+    const place =
+      node.blocks.length > 0
+        ? node.blocks.join(' = ')
+        : node.host === null
+          ? '–'
+          : fill(texts.pages.tree.host, { host: node.host });
+    rows.push(
+      rowOf(
+        node.owners.map((id) => world.requests.get(id)?.letter ?? '').join(' ') || '–',
+        node.depth,
+        place,
+        tree?.describe(world, node) ?? '',
+      ),
+    );
   }
-  replace(table, rows.length > 0 && tableParts(t.caption, [t.request, t.logical, t.physical, t.state], rows.slice(-300)));
+  replace(
+    table,
+    rows.length > 0 && tableParts(t.caption, [t.request, t.logical, t.physical, t.state], rows.slice(-300)),
+  );
 }

@@ -12,7 +12,8 @@ export class TileCache {
    */
   draw(context, key, box, margin, sign, paint) {
     const known = this.#painted.get(key);
-    if (known && known.sign === sign && known.box.x === box.x && known.box.y === box.y && known.box.width === box.width) return;
+    if (known && known.sign === sign && known.box.x === box.x && known.box.y === box.y && known.box.width === box.width)
+      return;
     if (known) clear(context, known.box, known.margin);
     clear(context, box, margin);
     this.#painted.set(key, { sign, box, margin });

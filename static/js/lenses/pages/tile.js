@@ -108,7 +108,14 @@ function cachedSlots(context, palette, box, x, y, width, height, falling) {
 function usedSlots(context, palette, grid, x, y, view, numSlots) {
   const settled = view.filled - view.fresh;
   context.beginPath();
-  traceSlots(context, grid, x, y, view.form === 'used' ? settled + (view.freshPart >= 1 ? view.fresh : 0) : 0, numSlots);
+  traceSlots(
+    context,
+    grid,
+    x,
+    y,
+    view.form === 'used' ? settled + (view.freshPart >= 1 ? view.fresh : 0) : 0,
+    numSlots,
+  );
   context.fillStyle = palette.css('control', view.form === 'used' ? 1 : 0.5);
   context.fill();
   if (view.form !== 'used' || view.filled === 0) return;
@@ -170,14 +177,20 @@ function footText(context, palette, box, view, text, pad) {
   useFont(context, palette.font('text-xs', 'mono'));
   context.textBaseline = 'middle';
   context.textAlign = 'left';
-  context.fillStyle = palette.css(view.form === 'used' || text.strong ? 'ink' : view.form === 'cached' ? 'ink-2' : 'ink-3');
+  context.fillStyle = palette.css(
+    view.form === 'used' || text.strong ? 'ink' : view.form === 'cached' ? 'ink-2' : 'ink-3',
+  );
   const inner = box.width - 2 * pad;
   const full = textWidth(context, text.id) + 5;
   // "logical → block" is shortened to show how many share the block.
-  const id = text.letters.length > 1 && full + textWidth(context, `×${text.letters.length}`) > inner ? text.id.slice(text.id.indexOf('→') + 1).trim() : text.id;
+  const id =
+    text.letters.length > 1 && full + textWidth(context, `×${text.letters.length}`) > inner
+      ? text.id.slice(text.id.indexOf('→') + 1).trim()
+      : text.id;
   context.fillText(id, box.x + pad, y);
   const room = inner - textWidth(context, id) - 5;
-  if (text.letters.length > 1) return letters(context, palette, text.letters, view.owners, box.x + box.width - pad, y, room);
+  if (text.letters.length > 1)
+    return letters(context, palette, text.letters, view.owners, box.x + box.width - pad, y, room);
   useFont(context, palette.font('text-xs', 'ui', text.strong ? 600 : 400));
   if (text.note === '' || textWidth(context, text.note) > room) return undefined;
   context.textAlign = 'right';

@@ -28,17 +28,26 @@ export class BlockHistory {
       const event = record[2];
       const seq = record[0];
       switch (event.type) {
-        case 'block_allocated': this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id }); break;
-        case 'block_copied': this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id }); break;
-        case 'block_evicted': this.#add(event.block_id, { seq, kind: 'evicted', request: null }); break;
-        case 'block_shared': this.#add(event.block_id, { seq, kind: 'shared', request: event.request_id }); break;
+        case 'block_allocated':
+          this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id });
+          break;
+        case 'block_copied':
+          this.#add(event.block_id, { seq, kind: 'allocated', request: event.request_id });
+          break;
+        case 'block_evicted':
+          this.#add(event.block_id, { seq, kind: 'evicted', request: null });
+          break;
+        case 'block_shared':
+          this.#add(event.block_id, { seq, kind: 'shared', request: event.request_id });
+          break;
         case 'blocks_released':
           for (const block of event.prepended) this.#add(block, { seq, kind: 'blanked', request: event.request_id });
           break;
         case 'prefix_cache_reset':
           for (const block of event.block_ids) this.#add(block, { seq, kind: 'blanked', request: null });
           break;
-        default: break;
+        default:
+          break;
       }
     }
   }

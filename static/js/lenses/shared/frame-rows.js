@@ -99,7 +99,12 @@ export function weightOf(row, from, to) {
  */
 export function largest(row, count) {
   const order = Array.from(row.weights.keys()).sort((a, b) => row.weights[b] - row.weights[a]);
-  return order.slice(0, count).filter((c) => row.weights[c] > 0).map((c) => ({
-    from: c * row.bin, to: Math.min((c + 1) * row.bin, row.numTokens), weight: row.weights[c],
-  }));
+  return order
+    .slice(0, count)
+    .filter((c) => row.weights[c] > 0)
+    .map((c) => ({
+      from: c * row.bin,
+      to: Math.min((c + 1) * row.bin, row.numTokens),
+      weight: row.weights[c],
+    }));
 }

@@ -13,7 +13,16 @@ const TABLE_MS = 800;
 const FAR = 1e9;
 const PAGE = 16;
 /** Columns and rows by key. @type {Record<string, [number, number]>} */
-const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-FAR, 0], End: [FAR, 0], PageUp: [-PAGE, 0], PageDown: [PAGE, 0] };
+const MOVES = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+  Home: [-FAR, 0],
+  End: [FAR, 0],
+  PageUp: [-PAGE, 0],
+  PageDown: [PAGE, 0],
+};
 
 /**
  * The keys of a cursor. `move` gets columns and rows, or as many as there are for Home and End. It and `enter` return
@@ -24,7 +33,12 @@ export function cursorKeys(element, { move, enter, pages = true }) {
   element.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const { key } = event;
-    if (key === 'Enter' ? !enter || enter() === false : !(key in MOVES) || (!pages && key.startsWith('Page')) || move(...MOVES[key], key) === false) return;
+    if (
+      key === 'Enter'
+        ? !enter || enter() === false
+        : !(key in MOVES) || (!pages && key.startsWith('Page')) || move(...MOVES[key], key) === false
+    )
+      return;
     event.preventDefault();
     event.stopPropagation();
   });
@@ -47,8 +61,20 @@ export class LensShell {
     this.sheet = sheet;
     this.stack = new CanvasStack(sheet, canvases);
     this.option = h('div', { class: 'visually-hidden', role: 'option', id: option, 'aria-selected': 'false' });
-    const role = option ? { role: 'listbox', 'aria-activedescendant': option } : { role: 'slider', 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 };
-    this.cursor = h('div', { class: 'lens-cursor', tabindex: 0, 'aria-label': cursor, ...role, on: { focus: () => this.move(0, 0), blur: () => this.blur() } }, option && this.option);
+    const role = option
+      ? { role: 'listbox', 'aria-activedescendant': option }
+      : { role: 'slider', 'aria-valuemin': 0, 'aria-valuemax': 0, 'aria-valuenow': 0 };
+    this.cursor = h(
+      'div',
+      {
+        class: 'lens-cursor',
+        tabindex: 0,
+        'aria-label': cursor,
+        ...role,
+        on: { focus: () => this.move(0, 0), blur: () => this.blur() },
+      },
+      option && this.option,
+    );
     this.empty = h('div', { class: 'column lens-empty', hidden: true });
     this.table = h('table', {});
     sheet.append(this.cursor, this.empty);
@@ -116,7 +142,8 @@ export class LensShell {
 
   /** Position of the slider. @param {number} last @param {number} now @param {string} text */
   slide(last, now, text) {
-    for (const [name, value] of Object.entries({ max: last, now, text })) this.cursor.setAttribute(`aria-value${name}`, String(value));
+    for (const [name, value] of Object.entries({ max: last, now, text }))
+      this.cursor.setAttribute(`aria-value${name}`, String(value));
   }
 
   tell() {}

@@ -29,7 +29,16 @@ export function layoutBars(edges, row, room, most) {
     let peak = from;
     if (row.bin === 1) for (let p = from + 1; p < to; p += 1) if (row.weights[p] > row.weights[peak]) peak = p;
     const told = row.bin === 1 || to - from === 1;
-    bars.push({ x0: edges.x0[c], x1: edges.x1[end], height: 0, from, to, weight, peak: told ? peak : null, peakWeight: row.bin === 1 ? row.weights[peak] : weight });
+    bars.push({
+      x0: edges.x0[c],
+      x1: edges.x1[end],
+      height: 0,
+      from,
+      to,
+      weight,
+      peak: told ? peak : null,
+      peakWeight: row.bin === 1 ? row.weights[peak] : weight,
+    });
     c = end + 1;
   }
   const top = most ?? bars.reduce((largest, bar) => Math.max(largest, bar.peakWeight), 0);
@@ -62,7 +71,10 @@ export function drawBars(context, bars, base, rise, color, least = 1) {
  * @param {{left: number, right: number, top: number, base: number, line: number}} space `line` is the line height
  * @returns {BarLabel[]} */
 export function placeLabels(context, bars, count, name, also, space) {
-  const order = bars.filter((bar) => bar.weight > 0).sort((a, b) => b.peakWeight - a.peakWeight).slice(0, count);
+  const order = bars
+    .filter((bar) => bar.weight > 0)
+    .sort((a, b) => b.peakWeight - a.peakWeight)
+    .slice(0, count);
   /** @type {(BarLabel & Place)[]} */
   const placed = [];
   /** @type {string[]} */
@@ -91,7 +103,8 @@ function placeLine(context, text, bars, placed, space) {
   for (let y1 = space.top + space.line - 2; y1 < space.base - 6; y1 += space.line) {
     for (let x0 = space.right - width - 4; x0 >= space.left; x0 -= 24) {
       const box = { x0, x1: x0 + width, y0: y1 - space.line + 2, y1, leader: null };
-      if (!placed.some((other) => meets(box, other)) && !hitsBar(box, bars, space.base)) return { text, ...box, x: x0, y: y1 };
+      if (!placed.some((other) => meets(box, other)) && !hitsBar(box, bars, space.base))
+        return { text, ...box, x: x0, y: y1 };
     }
   }
   return null;
@@ -130,8 +143,8 @@ function firstFree(starts, width, top, own, bars, placed, space) {
 /** Whether a label, or its line, overlaps another or its line. @param {Place} a @param {Place} b @returns {boolean} */
 function meets(a, b) {
   if (a.x0 < b.x1 + 8 && a.x1 > b.x0 - 8 && a.y0 < b.y1 && a.y1 > b.y0) return true;
-  const crosses = (/** @type {Place} */ one, /** @type {Place} */ { x0, x1, y0, y1 }) => one.leader !== null
-    && one.leader.x > x0 - 3 && one.leader.x < x1 + 3 && one.leader.y0 < y1 && one.leader.y1 > y0;
+  const crosses = (/** @type {Place} */ one, /** @type {Place} */ { x0, x1, y0, y1 }) =>
+    one.leader !== null && one.leader.x > x0 - 3 && one.leader.x < x1 + 3 && one.leader.y0 < y1 && one.leader.y1 > y0;
   return crosses(a, b) || crosses(b, a);
 }
 
@@ -176,7 +189,8 @@ export function drawQuery(context, palette, { x, y, within, text, note, room }) 
   const come = within === null ? 1 : span(within, 0.26, 0.4);
   const drop = within === null ? 0 : leave * height * 0.5;
   const alpha = within === null ? 1 : come * (1 - leave);
-  if (within === null || alpha < 0.999) ghost(context, palette, x, y, width, height, text, within === null ? 1 : 1 - come);
+  if (within === null || alpha < 0.999)
+    ghost(context, palette, x, y, width, height, text, within === null ? 1 : 1 - come);
   if (within !== null && alpha > 0) {
     context.globalAlpha = alpha;
     context.fillStyle = palette.css('now');

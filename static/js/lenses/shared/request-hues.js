@@ -34,7 +34,8 @@ export function drawBadge(context, palette, requestId, letter, x, y, width, heig
   const radius = Math.min(6, width / 4);
   roundRect(context, x, y, width, height, radius);
   if (over === 'waits') {
-    context.strokeStyle = hueOutline(palette) && requestId % NUM_HUES === 0 ? palette.css('request-outline') : hueOf(palette, requestId);
+    context.strokeStyle =
+      hueOutline(palette) && requestId % NUM_HUES === 0 ? palette.css('request-outline') : hueOf(palette, requestId);
     context.lineWidth = 2 * palette.px('mark');
     roundRect(context, x + 1, y + 1, width - 2, height - 2, radius);
     context.stroke();
