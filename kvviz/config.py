@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from kvviz.errors import ConfigError
+from kvviz.errors import ConfigError, RequestError
 from kvviz.messages import MAX_SHOWN_NUMBER, shown
 
 MAX_BLOCK_SIZE = 256
@@ -49,6 +49,21 @@ def check_number(name: str, value: float, low: float, high: float) -> None:
             low=low,
             high=high,
         )
+
+
+def check_text(name: str, value: str | None) -> None:
+    """Raise `RequestError` unless `value` is text that UTF-8 can encode, or None."""
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise RequestError(f"{name} must be text (got {value!r}).", code="bad_text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"{name} must be text in UTF-8 (character {error.start + 1} isn't); check the encoding of your terminal.",
+            code="bad_text",
+        ) from None
 
 
 def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:

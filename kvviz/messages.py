@@ -69,6 +69,14 @@ def shown(value: Any) -> str:
             return "something else"
 
 
+def escaped(text: str) -> str:
+    """Text for a terminal: control and invisible characters as escapes such as `\\x1b`, except line breaks."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
 def clipped(text: str) -> str:
     return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[: MAX_SHOWN_LENGTH - 3]}..."
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,8 +24,9 @@ from rich.console import Console
 import kvviz
 from kvviz.bench import decode, lanes, serving
 from kvviz.commands import doctor, serve
-from kvviz.commands.terminal import LoadingLine, print_error, remember_interrupts
+from kvviz.commands.terminal import LoadingLine, print_error, print_replay, remember_interrupts
 from kvviz.errors import ConfigError, RecordingError
+from kvviz.messages import escaped
 from kvviz.sources.loader import LoadStatus
 from kvviz.web import app as server
 from kvviz.web.app import ServerConfig
@@ -141,6 +143,17 @@ def test_no_screen_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         (("events", "nothing.kvviz"), "File not found"),
         (("replay", "nothing.kvviz"), "File not found"),
         (("replay", __file__), "not a kvviz recording"),
+        (("replay", "/dev/zero"), "/dev/zero is not a file"),
+        (("events", "/dev/zero"), "/dev/zero is not a file"),
+        (("simulate", "/dev/zero"), "Can't read /dev/zero (not a file)"),
+        (("simulate", "/proc/self/mem"), "Can't read /proc/self/mem ("),
+        (("blocks", "/proc/self/mem"), "Can't read /proc/self/mem ("),
+        (("blocks", "/dev/zero"), "/dev/zero is larger than 67,108,864 bytes"),
+        (("record", "\udcff"), "prompt must be text in UTF-8 (character 1 isn't)"),
+        (("compare", "\udcff"), "prompt must be text in UTF-8 (character 1 isn't)"),
+        (("record", "hi", "--model", "~nosuchuser/m"), "No model found at '~nosuchuser/m'"),
+        (("serve", "--allow-host", "*"), "An allowed host must be a name or an address, without a port or * (got '*')"),
+        (("serve", "--allow-host", "a:80"), "An allowed host must be a name or an address, without a port"),
     ],
 )
 def test_errors_are_one_sentence(served: list[ServerConfig], arguments: tuple[str, ...], sentence: str) -> None:
@@ -176,6 +189,27 @@ def test_an_option_that_is_no_number_is_refused_in_plain_words(
     assert words in printed
     for foreign in ("integer", "string", "float"):
         assert foreign not in printed
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "\u202e", "no.such.name.invalid"])
+def test_a_host_that_is_none_is_one_sentence(host: str) -> None:
+    with pytest.raises(ConfigError, match="is not a name or address of this machine"):
+        server.bind(host, 0)
+
+
+def test_what_a_file_contains_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    done = run_command("blocks", Path(__file__).parent / "cases" / "found" / "blocks_escape_id.json")
+    assert done.code == 0
+    assert "[/red]\\u202e\\x00\\x1b" in done.out
+    assert not any(sign in done.out for sign in "\x1b\x00\u202e")
+    assert escaped("a\x1b[31m\nü\u202e😀\ud800") == "a\\x1b[31m\nü\\u202e😀\\ud800"
+
+
+def test_the_command_to_view_a_recording_is_a_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("run.kvviz", "-x", "two words"):
+        print_replay(Path(name))
+    commands = [line.removeprefix("View it with: ") for line in capsys.readouterr().out.splitlines()]
+    assert [shlex.split(command)[2:] for command in commands] == [["run.kvviz"], ["./-x"], ["two words"]]
 
 
 def test_numbers_are_taken_as_they_are_typed(served: list[ServerConfig]) -> None:

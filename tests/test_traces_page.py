@@ -262,7 +262,7 @@ def test_a_study_that_is_cancelled_at_once_leaves_no_process() -> None:
         await jobs.close()
 
     asyncio.run(cancelled((0, 0.5, 1, 2, 3, 4, 6, 8, 12, 30)))
-    assert set(multiprocessing.active_children()) == before
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_the_server_answers_while_a_study_runs(client: httpx.Client) -> None:

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kvviz.commands.options import check_output, json_option, output_option
+from kvviz.commands.terminal import print_replay
+from kvviz.messages import escaped
 
 
 def blocks(
@@ -27,7 +29,7 @@ def blocks(
         check_output(output)
     _print(replay_workload(read_workload(workload), output, title=workload.name), as_json=as_json)
     if output is not None and not as_json:
-        typer.echo(f"View it with: kvviz replay {output}")
+        print_replay(output)
 
 
 def _print(answers: Sequence[dict[str, Any]], *, as_json: bool) -> None:
@@ -40,5 +42,5 @@ def _print(answers: Sequence[dict[str, Any]], *, as_json: bool) -> None:
         shown = [answer["op"], answer["id"], "yes" if answer["ok"] else "no", str(answer.get("hit_tokens", ""))]
         shown.append(" ".join(map(str, answer.get("blocks", ()))))
         shown += [str(answer[name]) for name in ("free", "stored", "removed")]
-        table.add_row(*(Text(cell) for cell in shown))
+        table.add_row(*(Text(escaped(cell)) for cell in shown))
     Console().print(table)

@@ -24,9 +24,10 @@ from kvviz.commands.options import (
     output_option,
     whole_option,
 )
-from kvviz.commands.terminal import LoadingLine
-from kvviz.config import EngineConfig, check_range
+from kvviz.commands.terminal import LoadingLine, print_replay
+from kvviz.config import EngineConfig, check_range, check_text
 from kvviz.errors import RequestError
+from kvviz.messages import escaped
 
 DEFAULT_LANES = ("gqa", "int8", "int4", "window=64")
 
@@ -98,6 +99,8 @@ def compare(
         word, prompt = hide_needle(seed + len(earlier))
     if not all(text.strip() for text in earlier):
         raise RequestError("A prompt of --before is empty; enter at least one word, or omit it.", code="empty_prompt")
+    for text in (prompt, *earlier):
+        check_text("prompt", text)
     check_range("max_new_tokens", max_new_tokens, 1, MAX_NEW_TOKENS)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
@@ -119,7 +122,7 @@ def compare(
         return
     print_table(figures)
     if output is not None:
-        typer.echo(f"View it with: kvviz replay {output}")
+        print_replay(output)
 
 
 def _print_lanes(*, as_json: bool) -> None:
@@ -148,10 +151,5 @@ def print_table(figures: list[dict[str, Any]]) -> None:
     console.print(table)
     for lane in figures:
         found = {None: "", True: " · needle found", False: " · needle lost"}[lane["needle_found"]]
-        text = _printable(" ".join(lane["text"].split()))
+        text = escaped(" ".join(lane["text"].split()))
         console.print(escape(f"{lane['name']}{found}: {text}"), soft_wrap=True, highlight=False)
-
-
-def _printable(text: str) -> str:
-    """Replace control characters, which could move the cursor or change colors."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

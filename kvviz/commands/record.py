@@ -19,7 +19,8 @@ from kvviz.commands.options import (
     number_option,
     whole_option,
 )
-from kvviz.commands.terminal import LoadingLine
+from kvviz.commands.terminal import LoadingLine, print_replay
+from kvviz.messages import escaped
 
 
 def record(
@@ -39,11 +40,12 @@ def record(
 ) -> None:
     """Run a prompt and record all cache events to a file."""
     from kvviz.api import record_loaded
-    from kvviz.config import EngineConfig
+    from kvviz.config import EngineConfig, check_text
     from kvviz.model.loading import load
 
     # Fail before the model is loaded.
     EngineConfig(block_size=block_size, num_blocks=num_blocks, prefill_chunk=prefill_chunk, seed=seed)
+    check_text("prompt", prompt)
     check_output(output)
     with LoadingLine() as line:
         loaded = load(model, dtype, line.update)
@@ -79,5 +81,5 @@ def record(
         )
     with closing(recording):
         steps, size = recording.num_steps, output.stat().st_size
-    typer.echo(f"{output}: {steps} steps, {len(recording.lines)} events, {size / 1e6:.1f} MB")
-    typer.echo(f"View it with: kvviz replay {output}")
+    typer.echo(f"{escaped(str(output))}: {steps} steps, {len(recording.lines)} events, {size / 1e6:.1f} MB")
+    print_replay(output)

@@ -36,6 +36,8 @@ def replay(
 def _check_recording(path: Path) -> None:
     """Raise `RecordingError` if `path` is obviously not a recording, without reading it all."""
     try:
+        if not path.is_file():
+            raise ValueError  # a device is read without end
         with zipfile.ZipFile(path) as archive:
             archive.getinfo("header.json")
             archive.getinfo("events.ndjson")

@@ -18,7 +18,7 @@ from rich.table import Table
 from kvviz.commands.options import json_option, number_option, whole_option
 from kvviz.commands.terminal import EXIT_INTERRUPTED, LoadingLine, stderr
 from kvviz.errors import TraceError
-from kvviz.messages import shown
+from kvviz.messages import escaped, shown
 
 if TYPE_CHECKING:
     from kvviz.traces.results import Result
@@ -95,7 +95,7 @@ def simulate(
             else simulation.sweep(requests, policy, sizes, seed=seed, stop=interrupt)
         )
     for sentence in file.faults.sentences():
-        stderr().print(f"Bad {sentence}", style="yellow", soft_wrap=True, markup=False)
+        stderr().print(escaped(f"Bad {sentence}"), style="yellow", soft_wrap=True, markup=False)
     if as_json:
         answers = [_answer(result, file, prefill, seed) for result in results]
         typer.echo(json.dumps(answers[0] if sweep is None else answers))

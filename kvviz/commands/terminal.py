@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
+from pathlib import Path
 from types import FrameType, TracebackType
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
+
+from kvviz.messages import escaped
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -42,7 +47,13 @@ def stderr() -> Console:
 
 
 def print_error(sentence: str) -> None:
-    stderr().print(Text(sentence, style="red"), soft_wrap=True)
+    stderr().print(Text(escaped(sentence), style="red"), soft_wrap=True)
+
+
+def print_replay(path: Path) -> None:
+    """Print how to view a recording, as a command that a shell takes as it is."""
+    name = str(path)
+    typer.echo(f"View it with: kvviz replay {shlex.quote(f'./{name}' if name.startswith('-') else name)}")
 
 
 class LoadingLine:
@@ -71,7 +82,7 @@ class LoadingLine:
         _check_interrupt()
         if not self._console.is_terminal:
             if message and message != self._last:
-                self._console.print(message, soft_wrap=True, markup=False)
+                self._console.print(escaped(message), soft_wrap=True, markup=False)
             self._last = message
             return
         total = None if fraction is None else 1.0
@@ -95,10 +106,10 @@ class LoadingLine:
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task(message)
+            self._task = self._bar.add_task(escaped(message))
             self._bar.start()
         assert self._task is not None
-        self._bar.update(self._task, description=message, completed=done, total=total, refresh=is_new)
+        self._bar.update(self._task, description=escaped(message), completed=done, total=total, refresh=is_new)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -14,7 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import index
 
-from kvviz.config import MAX_PRIORITY, MAX_SAMPLES, MAX_SEED, MAX_TEMPERATURE, EngineConfig, check_number, check_range
+from kvviz.config import (
+    MAX_PRIORITY,
+    MAX_SAMPLES,
+    MAX_SEED,
+    MAX_TEMPERATURE,
+    EngineConfig,
+    check_number,
+    check_range,
+    check_text,
+)
 from kvviz.engine.blocks import BlockPool
 from kvviz.engine.host import HostTier
 from kvviz.engine.memory import PrefixMemory
@@ -134,8 +143,8 @@ class Engine:
         _check_sampling(sampling)
         check_range("priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
         check_range("num_samples", num_samples, 1, MAX_SAMPLES)
-        _check_text("salt", salt)
-        _check_text("prompt", prompt)
+        check_text("salt", salt)
+        check_text("prompt", prompt)
         token_ids = _whole_numbers(token_ids)
         if not token_ids:
             raise RequestError("The prompt is empty; enter at least one word.", code="empty_prompt")
@@ -503,11 +512,6 @@ def _whole_number(name: str, value: int) -> int:
         return int(index(value))
     except TypeError as error:
         raise RequestError(f"{name} must be a whole number (got {value!r}).", code="bad_number") from error
-
-
-def _check_text(name: str, value: str | None) -> None:
-    if value is not None and not isinstance(value, str):
-        raise RequestError(f"{name} must be text (got {value!r}).", code="bad_text")
 
 
 def _check_sampling(sampling: SamplingParams) -> None:

@@ -113,14 +113,14 @@ _NO_LAYER = {
 def read_workload(path: Path) -> Workload:
     """Read a workload from a JSON file. Raises `ConfigError` if it is invalid."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(
-                f"A workload file may have {MAX_FILE_BYTES:,} bytes ({path} has {path.stat().st_size:,}); split it.",
-                setting="workload",
-            )
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"Can't read {path} ({error.strerror}); use a JSON file.", setting="workload") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(
+            f"{path} is larger than {MAX_FILE_BYTES:,} bytes, the maximum of a workload; split it.", setting="workload"
+        )
     return parse_workload(data)
 
 

@@ -79,6 +79,8 @@ class Recording(FrameSource):
         """Open a path, bytes or a seekable stream. Raises `RecordingError`."""
         stream: Any = io.BytesIO(source) if isinstance(source, bytes) else source
         try:
+            if not hasattr(stream, "seek") and Path(stream).exists() and not Path(stream).is_file():
+                raise RecordingError(f"{stream!s} is not a file; choose a .kvviz file.", code="no_file")
             size = stream.seek(0, io.SEEK_END) if hasattr(stream, "seek") else Path(stream).stat().st_size
             if size > MAX_FILE_BYTES:
                 raise RecordingError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvviz.config import check_text
 from kvviz.events import SamplingParams
 
 
@@ -31,6 +32,10 @@ class PromptRequest:
     priority: int = 0
     num_samples: int = 1
     needle: bool = False
+
+    def __post_init__(self) -> None:
+        check_text("prompt", self.prompt)
+        check_text("salt", self.salt)
 
     @property
     def sampling(self) -> SamplingParams:

@@ -47,6 +47,13 @@ def default_directory(weights: PackagedWeights = DEFAULT_WEIGHTS) -> Path:
     return _converted_directory(weights.name, weights.sha256)
 
 
+def _expanded(model: str) -> Path:
+    try:
+        return Path(model).expanduser()
+    except RuntimeError:  # the home directory of an unknown user
+        return Path(model)
+
+
 def prepare(model: str | None, progress: Progress) -> Weights:
     """Prepare the weights named by `model`: None, `PATH.gguf`, a directory, or a hub id (looked up locally first).
 
@@ -55,7 +62,7 @@ def prepare(model: str | None, progress: Progress) -> Weights:
     try:
         if model is None:
             return prepare_packaged(DEFAULT_WEIGHTS, progress)
-        path = Path(model).expanduser()
+        path = _expanded(model)
         if model and path.is_dir():
             return _from_directory(path, progress)
         if path.is_file():

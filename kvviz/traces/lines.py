@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import math
@@ -88,9 +89,9 @@ class LineReader:
 
     def read(self, file: IO[bytes], name: str) -> Iterator[TraceRequest]:
         """Read requests from an open file. Raises `TraceError` if it is truncated or has no valid request."""
-        text = _text(file)
         number = 0
         try:
+            text = _text(file)
             while line := text.readline(MAX_LINE_BYTES + 1):
                 if self._stopped():
                     return
@@ -156,6 +157,8 @@ def open_trace(path: Path, name: str | None = None) -> IO[bytes]:
     Raises `TraceError` if it is unreadable.
     """
     try:
+        if path.is_char_device():
+            raise OSError(errno.EINVAL, "not a file")
         return path.open("rb")
     except (OSError, ValueError) as error:
         raise _unreadable(str(path) if name is None else name, error) from error

@@ -19,6 +19,7 @@ from starlette.templating import Jinja2Templates
 from starlette.types import ASGIApp
 
 from kvviz.errors import ConfigError
+from kvviz.messages import shown
 from kvviz.sessions.limits import Limits
 from kvviz.sessions.registry import Sessions
 from kvviz.sources.controls import AddRequest
@@ -26,7 +27,7 @@ from kvviz.sources.library import Library
 from kvviz.sources.loader import Load, LoadStatus
 from kvviz.sources.run_factory import load_model
 from kvviz.web.assets import find_assets
-from kvviz.web.guard import Guard, SecurityHeaders
+from kvviz.web.guard import Guard, SecurityHeaders, check_hosts
 from kvviz.web.plotly import plotly_route
 from kvviz.web.prefix import Prefix, check_root_path
 from kvviz.web.replies import add_error_handlers
@@ -73,6 +74,7 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         check_root_path(self.root_path)
+        check_hosts(self.allow_hosts)
 
 
 def create_app(
@@ -197,9 +199,10 @@ def bind(host: str, port: int | None) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a valid name"
         raise ConfigError(
-            f"The host {host!r} is not a name or address of this machine ({error.strerror}); use 127.0.0.1 for this "
+            f"The host {shown(host)} is not a name or address of this machine ({reason}); use 127.0.0.1 for this "
             "machine only, or 0.0.0.0 for the network.",
             setting="host",
         ) from error

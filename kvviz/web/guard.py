@@ -12,6 +12,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kvviz.errors import ConfigError
+from kvviz.messages import shown
+
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -50,6 +53,17 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+def check_hosts(names: Iterable[str]) -> None:
+    """Raise `ConfigError` unless all are host names or addresses, without a port or a wildcard."""
+    for name in names:
+        parts = _split_host(f"[{name}]" if _address(name) else name)
+        if parts is None or parts[1] is not None or "*" in name:
+            raise ConfigError(
+                f"An allowed host must be a name or an address, without a port or * (got {shown(name)}).",
+                setting="allow_hosts",
+            )
 
 
 class Guard:
