@@ -24,7 +24,7 @@ from kvviz.web.guard import CONTENT_SECURITY_POLICY
 from kvviz.web.routes import api_routes
 from kvviz.web.static import MEDIA_TYPES
 from tests.support.fake_model import fake_load
-from tests.support.running import ProxyPath, Running, running
+from tests.support.running import ProxyPath, Running, running, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +194,36 @@ def test_what_changes_something_needs_the_same_origin(server: Running) -> None:
 
 def make_recording(server: Running) -> bytes:
     return httpx.get(f"{server.url}/api/sessions/live/recording", trust_env=False).content
+
+
+@pytest.mark.parametrize("value", ["bytes=abc", "bytes=9999999999-", "bytes=0-9", "bytes=0-1,5-6", "lines=1"])
+def test_a_download_leaves_no_file_behind(client: httpx.Client, server: Running, value: str) -> None:
+    folder = server.sessions.library.uploads
+    before = set(folder.iterdir()) if folder and folder.exists() else set()
+    client.get("/api/sessions/live/recording", headers={"Range": value})
+    client.head("/api/sessions/live/recording")
+    wait_for(lambda: set(server.sessions.library.uploads.iterdir()) == before)
+
+
+@pytest.mark.parametrize(
+    ("path", "site", "destination", "status"),
+    [
+        ("/api/sessions/live/recording", "cross-site", "image", 403),
+        ("/api/sessions/live/recording", "cross-site", "document", 403),
+        ("/api/status", "same-site", "empty", 403),
+        ("/api/status", "same-origin", "empty", 200),
+        ("/api/status", "none", "document", 200),
+        ("/", "cross-site", "document", 200),
+        ("/", "cross-site", "script", 403),
+    ],
+)
+def test_another_site_may_only_open_pages(
+    client: httpx.Client, path: str, site: str, destination: str, status: int
+) -> None:
+    answer = client.get(path, headers={"Sec-Fetch-Site": site, "Sec-Fetch-Dest": destination})
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.text == "Other sites can only open kvviz's pages; open kvviz under its own address.\n"
 
 
 def test_download_upload_and_watch(client: httpx.Client, server: Running) -> None:

@@ -72,7 +72,8 @@ class Guard:
     Another site's page can make a browser send requests to this server, or resolve its own name to this machine (DNS
     rebinding); the Origin or the Host reveals both. Allowed hosts: loopback names, the address of the connection,
     `host` (the address that the server listens on) and `allow_hosts`. For websockets and requests that make changes,
-    the Origin must match the Host.
+    the Origin must match the Host. Other requests from another site may only open pages, where the browser says so
+    (Sec-Fetch-Site).
     """
 
     def __init__(self, app: ASGIApp, host: str, allow_hosts: Iterable[str] = ()) -> None:
@@ -101,7 +102,10 @@ class Guard:
                 f"if that is its name, start it with --allow-host {name[:100]}."
             )
         if scope["type"] == "http" and scope["method"] in _SAFE_METHODS:
-            return None
+            opens_page = headers.get("sec-fetch-dest") in ("document", "iframe") and "/api/" not in scope["path"]
+            if headers.get("sec-fetch-site", "none") in ("none", "same-origin") or opens_page:
+                return None
+            return 403, "Other sites can only open kvviz's pages; open kvviz under its own address."
         origins = headers.getlist("origin")
         if not origins:
             if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.types import DecoratedCallable
-from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from kvviz.errors import MissingError, RecordingError
 from kvviz.log.packs import FrameSource
@@ -73,14 +74,28 @@ def _add_recordings(router: APIRouter, sessions: Sessions) -> None:
     async def download(session_id: str) -> Response:
         session = await _session(sessions, session_id)
         spare = sessions.library.upload_path()
-        path = await session.file(spare)
-        return FileResponse(
-            path,
-            media_type="application/zip",
-            filename=f"{_file_stem(session)}.kvviz",
-            headers=NO_STORE,
-            background=BackgroundTask(spare.unlink, missing_ok=True),
+        try:
+            path = await session.file(spare)
+        except BaseException:
+            spare.unlink(missing_ok=True)
+            raise
+        return _Download(
+            spare, path, media_type="application/zip", filename=f"{_file_stem(session)}.kvviz", headers=NO_STORE
         )
+
+
+class _Download(FileResponse):
+    """A file whose temporary copy `spare` is removed however the response ends: sent, refused or broken off."""
+
+    def __init__(self, spare: Path, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._spare = spare
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._spare.unlink(missing_ok=True)
 
 
 def _add_records(router: APIRouter, sessions: Sessions) -> None:
