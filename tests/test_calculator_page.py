@@ -17,6 +17,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from kvviz.calculator.fields import MAX_CONFIG_BYTES
 from kvviz.commands.main import app
 from kvviz.errors import KvvizError
 from kvviz.web.app import ServerConfig
@@ -439,7 +440,7 @@ def test_bad_input_is_told_beside_its_field_and_figures_stay(page: Any, server: 
     page.locator(".calc-more summary").click()
     page.locator("#calc-prefix").fill("9000")
     shown(page, "#calc-prefix-fault", "prefix must be a whole number from 0 to 8191 (got 9000)")
-    assert "before this change" in page.locator(".calc-nothing").inner_text()
+    assert "The figures below don’t include this change." in page.locator(".calc-nothing").inner_text()
 
 
 def test_a_bad_address_offers_the_default(page: Any, server: Running) -> None:
@@ -468,11 +469,15 @@ def test_a_config_that_is_none_is_told(page: Any, server: Running, text: str) ->
 
 def test_a_file_that_is_too_large_is_told(page: Any, server: Running, tmp_path: Path) -> None:
     path = tmp_path / "huge.json"
-    path.write_text(" " * 8_000_001)
+    path.write_text(" " * (MAX_CONFIG_BYTES + 1))
     go(page, server)
     page.locator("#calc-way-config").check()
     page.locator("#calc-file").set_input_files(str(path))
-    shown(page, "#calc-config-fault", "huge.json is too large: 8,000,001 bytes, and the limit is 8,000,000")
+    shown(
+        page,
+        "#calc-config-fault",
+        f"huge.json is too large: {MAX_CONFIG_BYTES + 1:,} bytes, and the limit is {MAX_CONFIG_BYTES:,}",
+    )
 
 
 def test_names_stay_text(page: Any, server: Running) -> None:

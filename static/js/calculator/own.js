@@ -8,7 +8,7 @@ import { parametersOf, wholeOf } from './units.js';
 /** @import { Asked, Model, OwnModel } from './types.d.ts' */
 
 /** A longer file isn't a config; the server has the same limit. */
-export const MAX_FILE_BYTES = 1_000_000;
+export const MAX_FILE_BYTES = 8_000_000;
 const MAX_NAME = 80;
 const SAME_NAME = 'config';
 
