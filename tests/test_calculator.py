@@ -834,6 +834,32 @@ def test_phi4_flash_caches_in_nine_layers() -> None:
     assert cache_bytes(geometry, context=32_768).total_bytes == (8 * 512 + 32_768) * 2 * 20 * 64 * 2 == 188_743_680
 
 
+def test_an_optional_field_of_the_cache_may_be_none_in_any_spelling() -> None:
+    for name in ("v_head_dim", "head_dim", "sliding_window", "attention_chunk_size", "index_head_dim", "kv_lora_rank"):
+        for nothing in (0, None):
+            assert per_token({**LLAMA, name: nothing}) == per_token(LLAMA), (name, nothing)
+    assert per_token({**LLAMA, "head_dim": [32] * 4}) == per_token(LLAMA)
+    assert per_token({**LLAMA, "v_head_dim": [16] * 4}) == 4 * 2 * (32 + 16) * 2
+
+
+def test_minicpm3_has_40_heads_without_its_latent() -> None:
+    """Its config leaves the value dimension to its class: 2,560 ÷ 40. 62 × 40 × (64 + 32 + 64) × 2 bytes."""
+    config = {
+        "model_type": "minicpm3",
+        "num_hidden_layers": 62,
+        "hidden_size": 2_560,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 40,
+        "kv_lora_rank": 256,
+        "q_lora_rank": 768,
+        "qk_nope_head_dim": 64,
+        "qk_rope_head_dim": 32,
+    }
+    cache = cache_bytes(geometry_of_config(config), context=1)
+    assert cache.bytes_per_token == 62 * (256 + 32) * 2
+    assert cache.uncompressed_bytes_per_token == 793_600
+
+
 def test_the_refusal_of_t5gemma_counts_its_kv_heads() -> None:
     with pytest.raises(ModelError, match=f"{26 * 2 * 4 * 256 * 2:,} bytes per token"):
         geometry_of_config(found("t5gemma"))

@@ -13,10 +13,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvviz.engine.runner import Segment
 from kvviz.errors import ConfigError
 from kvviz.model.codecs import CODECS, Codec
 from kvviz.model.codecs.integers import pack, quantize, unpack
+from kvviz.model.encoded_cache import EncodedCache
 from kvviz.model.geometry import LayerGeometry, ModelGeometry
+from kvviz.model.paged_cache import StepPlan
 
 BLOCK = 16
 CASES = {
@@ -203,6 +206,38 @@ def test_an_outlying_channel_of_keys_or_token_of_values_harms_no_other(name: str
     assert torch.equal(got_keys[..., [0, 1, 2, 4, 5, 6, 7]], want_keys[..., [0, 1, 2, 4, 5, 6, 7]])
     others = [token for token in range(BLOCK) if token != 5]
     assert torch.equal(got_values[:, :, others], want_values[:, :, others])
+
+
+def test_a_copied_block_is_its_source_even_where_another_was_in_full_precision() -> None:
+    """An encoded block is copied over one that was recent: the recent entries were once read instead of the copy."""
+    layer, size, recent = _layer(), 4, 8
+    codec = CODECS.make("int8", {"recent": recent, "group": 4})
+    codec.prepare(Model([layer]), size)
+    cache = EncodedCache(
+        ModelGeometry(layers=(layer,), element_bytes=4), codec, 8, size, torch.float32, torch.device("cpu")
+    )
+    num_tokens = 24
+    entries = torch.randn(1, 2, num_tokens, 8, generator=torch.Generator().manual_seed(1))
+    for start, stop in ((0, 20), (20, num_tokens)):
+        segment = Segment(
+            request_id=0,
+            token_ids=range(start, stop),
+            start=start,
+            slots=range(start, stop),
+            block_table=range(6),
+            length=stop,
+            sampling=None,
+        )
+        cache.begin(StepPlan.of([segment], size))
+        cache.update(entries[:, :, start:stop], entries[:, :, start:stop], 0)
+    source, target = torch.arange(size), torch.arange(5 * size, 6 * size)
+    assert torch.equal(cache.entries("keys", 0, target), entries[0, :, target].transpose(0, 1)), "in full precision"
+    encoded = cache.entries("keys", 0, source)
+    assert not torch.equal(encoded, entries[0, :, source].transpose(0, 1)), "encoded"
+    cache.copy_block(0, 5)
+    for name in ("keys", "values"):
+        assert torch.equal(cache.entries(name, 0, target), cache.entries(name, 0, source))
+    assert torch.equal(cache.entries("keys", 0, source), encoded)
 
 
 def test_integers_of_a_grid_are_exact() -> None:

@@ -99,23 +99,27 @@ class Fields:
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
     def number(self, *names: str) -> int | None:
-        """The first of these fields that is present, or None.
+        """The first of these fields that is present, or None; 0 means none.
 
-        Raises `ModelError` unless it is a whole number of at least 1.
+        A list with the same number for each layer is that number. Raises `ModelError` for anything else.
         """
-        self.read.update(names)
-        for name in names:
-            value = self.values.get(name)
-            if value is not None:
-                return whole(value, name)
-        return None
+        name, value = self._first(names)
+        return None if value is None or (value == 0 and not isinstance(value, bool)) else whole(value, name)
 
     def need(self, *names: str) -> int:
-        """Like `number`, but also raises `ModelError` if none of the fields is present."""
-        found = self.number(*names)
-        if found is None:
+        """Like `number`, but also raises `ModelError` for 0, or if none of the fields is present."""
+        name, value = self._first(names)
+        if value is None:
             raise missing(names)
-        return found
+        return whole(value, name)
+
+    def _first(self, names: Sequence[str]) -> tuple[str, Any]:
+        self.read.update(names)
+        name = next((name for name in names if self.values.get(name) is not None), "")
+        value = self.values.get(name)
+        if isinstance(value, list | tuple) and value and all(each == value[0] for each in value):
+            value = value[0]
+        return name, value
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean field. Raises `ModelError` for any other value."""

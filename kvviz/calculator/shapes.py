@@ -109,7 +109,7 @@ def _kv_heads(fields: Fields, index: int, query_heads: int) -> int:
         return whole(listed[index], "num_kv_heads")
     if fields.model_type == "falcon" and not fields.flag("new_decoder_architecture"):
         return query_heads if "multi_query" in fields else 1
-    return fields.number(*KV_HEAD_NAMES) or query_heads
+    return fields.need(*KV_HEAD_NAMES) if any(name in fields for name in KV_HEAD_NAMES) else query_heads
 
 
 def head_dim_of(fields: Fields, query_heads: int) -> int:
@@ -168,6 +168,8 @@ def _latent(fields: Fields, query_heads: int, rank: int, window: int | None) -> 
     rotary = fields.need("qk_rope_head_dim")
     unrotated = fields.number("qk_nope_head_dim")
     value = fields.number("v_head_dim")
+    if value is None and fields.model_type == "minicpm3":  # its class divides the hidden size by the heads
+        value = fields.need("hidden_size") // query_heads
     return LayerGroup(
         layers=1,
         type="mla_latent",

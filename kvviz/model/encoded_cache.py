@@ -156,8 +156,13 @@ class EncodedCache(PagedCache):
             encoded = self.codec.encode(layer, entries[0], entries[1], positions)
             for part, new in zip(self._parts[layer], encoded, strict=True):
                 part[at] = new
+        self._discard_full(block_ids)
+
+    def _discard_full(self, block_ids: Sequence[int]) -> None:
+        """Discard the full-precision copies of blocks: what is encoded is all that they contain now."""
         for block_id in block_ids:
-            self._full_free.append(self._full_of.pop(block_id))
+            if block_id in self._full_of:
+                self._full_free.append(self._full_of.pop(block_id))
 
     def _decode_blocks(self, block_ids: list[int], fresh: set[int]) -> None:
         """Move blocks to full precision, and decode their contents unless this step writes them from their start."""
@@ -265,6 +270,8 @@ class EncodedCache(PagedCache):
                 self._decode_blocks([target], {target})
             for full in (full for pair in self._full.values() for full in pair):
                 full[self._full_of[target]] = full[self._full_of[source]]
+        else:
+            self._discard_full([target])
         return self.block_bytes
 
     def store_blocks(self, block_ids: Sequence[int], host_ids: Sequence[int]) -> int:
@@ -275,9 +282,7 @@ class EncodedCache(PagedCache):
         return self.block_bytes * len(block_ids)
 
     def load_blocks(self, host_ids: Sequence[int], block_ids: Sequence[int]) -> int:
-        for block_id in block_ids:
-            if block_id in self._full_of:
-                self._full_free.append(self._full_of.pop(block_id))
+        self._discard_full(block_ids)
         self._filled[list(block_ids)] = self.block_size
         for layer, parts in self._parts.items():
             for host, part in zip(self._host_of[layer], parts, strict=True):

@@ -253,6 +253,8 @@ class Sessions:
 
     async def end(self, session: Session) -> None:
         self.by_id.pop(session.session_id, None)
+        if isinstance(session.source, LaneSource) and (whole := self.by_id.get(session.session_id.rpartition(".")[0])):
+            whole.unfollow(session.notify)
         for lane in self._lanes_of(session):
             await self.end(lane)
         await session.close()

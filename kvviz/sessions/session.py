@@ -46,7 +46,7 @@ class Session:
         self.unwatched_since_s = time.monotonic()
         self._loop = loop
         self._watchers: dict[object, Callable[[], None]] = {}
-        self._followers: list[Callable[[], None]] = []
+        self._followers: tuple[Callable[[], None], ...] = ()
         self._wake_is_due = False
         self.batches: Recent[Any] = Recent()
         self._packs: Recent[asyncio.Future[bytes]] = Recent()
@@ -70,7 +70,11 @@ class Session:
         return leave
 
     def follow(self, notify: Callable[[], None]) -> None:
-        self._followers.append(notify)
+        """Call `notify` after every change, until `unfollow`."""
+        self._followers = (*self._followers, notify)
+
+    def unfollow(self, notify: Callable[[], None]) -> None:
+        self._followers = tuple(follower for follower in self._followers if follower != notify)
 
     def notify(self) -> None:
         """Wake the clients after a change. Thread-safe; several calls cause a single wake."""
