@@ -18,10 +18,10 @@ from kvviz.errors import TraceError
 from kvviz.traces import batches as batching
 from kvviz.traces import caches, optimum
 from kvviz.traces.batches import Batch, Numbering, batches_of
-from kvviz.traces.lines import TraceRequest
 from kvviz.traces.results import MAX_POINTS
 from kvviz.traces.simulation import POLICIES, simulate, sweep, sweep_lru
 from kvviz.traces.trace import StoredTrace
+from kvviz.traces.trace_request import TraceRequest
 from tests.support.sample import sampled
 from tests.support.slow_caches import slow_counts
 

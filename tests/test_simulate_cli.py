@@ -20,10 +20,12 @@ import pytest
 from kvviz.bench import simulate as bench_simulate
 from kvviz.errors import ModelError, TraceError
 from kvviz.traces import lines
+from kvviz.traces.block_sizes import fits, inferred
 from kvviz.traces.cache_size import blocks_in, size_bytes
 from kvviz.traces.generated import AGENTS, BENCH, CHATS, DOCUMENTS, GENERATED, Generated
-from kvviz.traces.lines import LineReader, TraceRequest
+from kvviz.traces.lines import LineReader
 from kvviz.traces.trace import TraceFile
+from kvviz.traces.trace_request import TraceRequest
 from tests.support.command import run_command
 from tests.support.slow_caches import slow_counts
 
@@ -65,6 +67,7 @@ def test_json_of_one_cache(trace: Path) -> None:
         "prefill_tokens_per_s": 10_000.0,
         "seed": None,
         "bad_lines": 0,
+        "block_size_note": None,
         "partial": False,
     }
 
@@ -167,11 +170,11 @@ BAD = [
     (line(timestamp=-0.5), "timestamp: expected a number of at least 0, got -0.5"),
     (line(timestamp=True), "timestamp: expected a number of at least 0, got true"),
     (line(hash_ids=None), "hash_ids: expected a list, got nothing"),
-    (line(hash_ids=[1, -2]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got -2"),
-    (line(hash_ids=[1, 2**64]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got 1.84467440737e+19"),
-    (line(hash_ids=[1, True]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got true"),
-    (line(hash_ids=["a"]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got 'a'"),
-    (line(hash_ids=[[1]]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, got a list"),
+    (line(hash_ids=[1, -2]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, or texts, got -2"),
+    (line(hash_ids=[1, 2**64]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, or texts, got 1.84467440737e+19"),
+    (line(hash_ids=[1, True]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, or texts, got true"),
+    (line(hash_ids=["a", 1]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, or texts, got 'a'"),
+    (line(hash_ids=[[1]]), "hash_ids: expected whole numbers from 0 to 2⁶⁴ − 1, or texts, got a list"),
     (line(block_size=0), "block_size: expected a whole number from 1 to 1,048,576, got 0"),
     (line(block_size=16), "expected block_size 512 as in earlier lines, got 16"),
     ('{"timestamp": 1, "input_length": 5, "output_length": 1}', "hash_ids is missing"),
@@ -187,6 +190,71 @@ def test_a_bad_line_is_told_and_nothing_stops(tmp_path: Path, bad: str, sentence
     answer = json.loads(out)
     assert (code, answer["requests"], answer["bad_lines"], answer["hit_tokens"]) == (0, 2, 1, 1_500)
     assert err == f"Bad line 3: {sentence}\n"
+
+
+def found(name: str) -> Path:
+    return Path(__file__).parent / "cases" / "found" / name
+
+
+def test_a_block_size_is_inferred_where_the_trace_and_the_user_name_none() -> None:
+    """8 requests of 160 tokens with 10 hashes each: only 16 tokens per block fit. 128 of 1,280 tokens hit."""
+    code, out, _ = run(found("blocks16-no-field.jsonl"), "--json")
+    answer = json.loads(out)
+    assert (code, answer["block_size"], answer["hit_rate"]) == (0, 16, 0.1)
+    assert answer["block_size_note"] == (
+        "The block size of 16 tokens is inferred from the number of hash_ids per request."
+    )
+    given = json.loads(run(found("blocks16-no-field.jsonl"), "--block-size", "16", "--json")[1])
+    assert given == {**answer, "block_size_note": None}
+    assert json.loads(run(found("too-few-tokens.jsonl"), "--json")[1])["block_size"] == 16
+
+
+def test_a_given_block_size_that_fits_no_request_is_said() -> None:
+    _, out, err = run(found("blocks16-no-field.jsonl"), "--block-size", "512")
+    assert "blocks of 512 tokens" in out
+    assert err == (
+        "8 of 8 requests don't match the block size of 512 tokens (request 1 has 10 hash_ids for 160 tokens). "
+        "A block size of 16 would fit.\n"
+    )
+
+
+@pytest.mark.parametrize("rounds_up", [True, False])
+@pytest.mark.parametrize("size", [1, 16, 64, 100, 512, 784, 4_096])
+def test_an_inferred_block_size_fits_every_request(size: int, rounds_up: bool) -> None:
+    chance = random.Random(size)
+    lengths = [chance.randrange(1, 20 * size + 1) for _ in range(300)]
+    counts = [-(-length // size) if rounds_up else length // size for length in lengths]
+    requests = [
+        TraceRequest(0.0, length, 1, array("Q", range(count))) for length, count in zip(lengths, counts, strict=True)
+    ]
+    guess = inferred(requests)
+    assert guess is not None
+    assert all(fits(request, guess) for request in requests)
+    assert guess == size or abs(guess - size) <= max(1, size // 50)
+
+
+def test_nothing_is_inferred_where_nothing_fits() -> None:
+    assert inferred([TraceRequest(0.0, 100, 1, array("Q", range(10))), TraceRequest(0.0, 100, 1, array("Q"))]) is None
+    assert inferred([]) is None
+
+
+def test_hashes_may_be_texts() -> None:
+    answer = json.loads(run(found("hex-ids.jsonl"), "--json")[1])
+    assert (answer["requests"], answer["distinct_blocks"], answer["hit_rate"]) == (2, 2, 0.5)
+
+
+def test_a_delay_counts_from_the_sessions_previous_request() -> None:
+    file = TraceFile(found("sessions-delay.jsonl"))
+    (batch,) = list(file)
+    assert batch.timestamps.tolist() == [0, 500]
+    assert file.faults.sentences() == ["line 3: hash_ids is missing"]
+
+
+def test_csv_is_recognised(tmp_path: Path) -> None:
+    path = write(tmp_path / "trace.csv", b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,374,44\n")
+    code, _, err = run(path)
+    assert code == 2
+    assert "looks like CSV; a trace needs the hash_ids of each request" in err
 
 
 def test_only_the_first_bad_lines_are_told(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from kvviz.traces.batches import Batch, Numbering, batches_of
 from kvviz.traces.generated import BENCH
-from kvviz.traces.lines import TraceRequest
 from kvviz.traces.simulation import simulate, sweep
 from kvviz.traces.trace import StoredTrace
+from kvviz.traces.trace_request import TraceRequest
 
 NUM_ROUNDS = 9
 NUM_CAPACITIES = 20

@@ -65,7 +65,9 @@ def simulate(
     dtype: Annotated[str, typer.Option(help="Cache dtype of that model.")] = "bf16",
     policy: Annotated[str, typer.Option(help="Eviction policy: lru, fifo, lfu, random or optimum.")] = "lru",
     seed: Annotated[int, whole_option("Seed of the random policy.")] = 0,
-    block_size: Annotated[int, whole_option("Tokens per block, if the trace doesn't specify it.")] = 512,
+    block_size: Annotated[
+        int | None, whole_option("Tokens per block, if the trace doesn't specify it; default: 512, or inferred.")
+    ] = None,
     prefill: Annotated[
         float, number_option("Prefill speed in tokens per second, to estimate the time saved.")
     ] = 10_000.0,
@@ -96,6 +98,8 @@ def simulate(
         )
     for sentence in file.faults.sentences():
         stderr().print(escaped(f"Bad {sentence}"), style="yellow", soft_wrap=True, markup=False)
+    if file.block_size_note and not as_json:
+        stderr().print(escaped(file.block_size_note), style="yellow", soft_wrap=True, markup=False)
     if as_json:
         answers = [_answer(result, file, prefill, seed) for result in results]
         typer.echo(json.dumps(answers[0] if sweep is None else answers))
@@ -139,7 +143,7 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def _block_size(path: Path, block_size: int) -> int:
+def _block_size(path: Path, block_size: int | None) -> int:
     from kvviz.traces.lines import LineReader, open_trace
 
     reader = LineReader(block_size)
@@ -182,6 +186,7 @@ def _answer(result: Result, file: TraceFile, prefill: float, seed: int) -> dict[
         "prefill_tokens_per_s": prefill,
         "seed": seed if result.policy == "random" else None,
         "bad_lines": file.faults.count,
+        "block_size_note": file.block_size_note,
         "partial": result.is_partial,
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvviz.errors import TraceError
-from kvviz.traces.lines import TraceRequest
+from kvviz.traces.trace_request import TraceRequest
 
 #: References per batch: at least this many, and a quarter of the blocks seen, to amortise work per block.
 MIN_BATCH_REFERENCES = 2**16

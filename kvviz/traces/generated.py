@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from kvviz.errors import TraceError
 from kvviz.messages import shown
 from kvviz.traces.batches import Batch, Numbering, batches_of
-from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, TraceRequest
+from kvviz.traces.block_sizes import DEFAULT_BLOCK_SIZE
+from kvviz.traces.trace_request import TraceRequest
 
 #: Length of the benchmark's trace.
 BENCH_REFERENCES, BENCH_REQUESTS = 280_000, 12_000

@@ -72,8 +72,8 @@ def study(trace: Trace, question: Question, progress: Progress) -> Iterator[Part
     one_pass = sweep_lru(stored, fine)
     lru = one_pass.results(stored.block_size)
     capacity = question.capacity(stored.block_size, stored.num_blocks)
-    faults = trace.faults if isinstance(trace, TraceFile) else Faults()
-    yield "summary", "", summary_of(stored, faults, lru[-1], [int(count) for count in one_pass.reuse])
+    faults, note = (trace.faults, trace.block_size_note) if isinstance(trace, TraceFile) else (Faults(), None)
+    yield "summary", "", summary_of(stored, faults, note, lru[-1], [int(count) for count in one_pass.reuse])
     for policy in question.policies:
         yield "point", policy, point_of(stored, policy, capacity, question.seed)
         step(policy)
@@ -87,7 +87,9 @@ def study(trace: Trace, question: Question, progress: Progress) -> Iterator[Part
         yield "curve", policy, curve_of(results)
 
 
-def summary_of(stored: StoredTrace, faults: Faults, unbounded: Result, reuse: list[int]) -> dict[str, Any]:
+def summary_of(
+    stored: StoredTrace, faults: Faults, note: str | None, unbounded: Result, reuse: list[int]
+) -> dict[str, Any]:
     """Figures of the trace. `unbounded` is a result without evictions."""
     return {
         "requests": unbounded.requests,
@@ -101,6 +103,7 @@ def summary_of(stored: StoredTrace, faults: Faults, unbounded: Result, reuse: li
         "last_timestamp": float(stored.batches[-1].timestamps[-1]),
         "bad_lines": faults.count,
         "faults": faults.sentences(),
+        "block_size_note": note,
     }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kvviz.errors import TraceError
 from kvviz.traces.batches import Batch, Ints, Numbering, Numbers, batches_of, order_of
-from kvviz.traces.lines import DEFAULT_BLOCK_SIZE, Faults, LineReader, open_trace
+from kvviz.traces.lines import Faults, LineReader, open_trace
 
 MAX_REFERENCES = 2**31 - 2
 
@@ -30,6 +30,8 @@ class Trace(Protocol):
 class TraceFile:
     """A trace in a `.jsonl` or gzip file. `faults` are the bad lines of the first reading.
 
+    `block_size`: in tokens; None: as the trace says or implies. `block_size_note` says if it is inferred or a misfit.
+
     `on_bytes` is called with the number of bytes read after each line. Reading ends early when `stop()` returns true;
     `is_partial` is then true. Errors call the file `name`, by default its path.
     """
@@ -37,7 +39,7 @@ class TraceFile:
     def __init__(
         self,
         path: Path,
-        block_size: int = DEFAULT_BLOCK_SIZE,
+        block_size: int | None = None,
         *,
         name: str | None = None,
         on_bytes: Callable[[int], None] | None = None,
@@ -56,6 +58,10 @@ class TraceFile:
     @property
     def block_size(self) -> int:
         return self._reader.block_size
+
+    @property
+    def block_size_note(self) -> str | None:
+        return self._reader.block_size_note
 
     def __iter__(self) -> Iterator[Batch]:
         """Read the trace from the start. Raises `TraceError`."""

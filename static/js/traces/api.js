@@ -5,7 +5,7 @@ import { ask } from '../ui/ask.js';
 /** Columns of one policy by capacity.
  * @typedef {{blocks: number[], hit_rate: number[], hit_tokens: number[], hit_blocks: number[], evictions: number[]}} Curve
  * @typedef {{policy: string, blocks: number, hit_rate: number, hit_tokens: number, total_tokens: number, hit_blocks: number, references: number, evictions: number, course: [number, number, number][]}} Point
- * @typedef {{requests: number, total_tokens: number, references: number, distinct_blocks: number, block_size: number, most_hit_tokens: number, reuse: number[], first_timestamp: number, last_timestamp: number, bad_lines: number, faults: string[]}} Summary
+ * @typedef {{requests: number, total_tokens: number, references: number, distinct_blocks: number, block_size: number, most_hit_tokens: number, reuse: number[], first_timestamp: number, last_timestamp: number, bad_lines: number, faults: string[], block_size_note: string|null}} Summary
  * @typedef {{job_id: string, trace: string, state: 'waiting'|'running'|'done'|'failed'|'cancelled', progress: number, message: string, capacity: number|null, summary: Summary|null, curves: Record<string, Curve>, points: Record<string, Point>}} Job
  * @typedef {{trace: string, title: string, about: string, seed: number}} Generated
  * @typedef {{generated: Generated[], models: {model_id: string, name: string}[], dtypes: string[], limits: {bytes: number, references: number, capacity: number, seed: number}}} Overview */

@@ -13,6 +13,7 @@ export class Found {
   /** @param {HTMLElement} root @param {(blocks: number) => void} choose a capacity */
   constructor(root, choose) {
     this.figure = h('div', { class: 'cluster traces-figure' });
+    this.note = h('p', { class: 'note traces-note' });
     this.faults = h('div', { class: 'note traces-faults', hidden: true });
     this.title = h('h1', { class: 'strong traces-title' });
     this.ofTrace = h('p', { class: 'hint traces-of' });
@@ -27,6 +28,7 @@ export class Found {
       this.figure,
       h('a', { class: 'secondary traces-change', href: '#asked' }, t.change),
       this.faults,
+      this.note,
       part(t.curve, h('p', { class: 'hint' }, t.curveLead), roots.curve, 'traces-wide'),
       this.table,
       h(
@@ -47,6 +49,8 @@ export class Found {
     this.title.textContent = names.title;
     this.#figure(job, asked, names);
     this.#faults(summary.bad_lines, summary.faults);
+    this.note.hidden = !summary.block_size_note;
+    this.note.textContent = summary.block_size_note;
     const n = (/** @type {number} */ value) => count(value);
     this.ofTrace.textContent = fill(t.ofTrace, {
       requests: n(summary.requests),
