@@ -828,6 +828,13 @@ def test_a_config_that_was_misread(name: str, per_token: int, parameters: float 
         assert subject.parameters.total == pytest.approx(parameters, rel=0.01)
 
 
+@pytest.mark.parametrize(("name", "value"), [("vocab_size", "1000"), ("vocab_size", -1), ("hidden_size", float("inf"))])
+def test_a_field_that_the_estimate_cannot_use_is_named(name: str, value: Any) -> None:
+    subject = Subject.of_config({**LLAMA, "head_dim": 32, "vocab_size": 1_000, "intermediate_size": 512, name: value})
+    warning = calculate([subject], Settings(gpu="h100"))["models"][0]["warnings"][-1]
+    assert f"(not understood: {name})" in warning
+
+
 def test_phi4_flash_caches_in_nine_layers() -> None:
     """Eight layers have a window, one the whole context, and the others reuse it (arXiv:2507.06607)."""
     geometry = geometry_of_config(found("phi4flash"))

@@ -76,6 +76,21 @@ _UNDERSTOOD = frozenset(
 )
 
 
+#: Fields that the estimate reads as sizes.
+_SIZES = frozenset(
+    (
+        *_EXPERT_NAMES,
+        *_ACTIVE_NAMES,
+        *_EXPERT_WIDTHS,
+        *_SHARED_NAMES,
+        *_SHARED_WIDTHS,
+        *_INNER_NAMES,
+        *HIDDEN_NAMES,
+        "vocab_size",
+    )
+)
+
+
 class _Unread(Exception):
     """A field with a value that isn't understood."""
 
@@ -105,13 +120,22 @@ def parameters_of(config: Mapping[str, Any], total: int) -> Parameters:
 
 
 def unread_fields(config: Mapping[str, Any]) -> list[str]:
-    """The fields that describe feed-forward layers and aren't understood: names, in order of the config."""
+    """The fields that the estimate needs and can't use, or doesn't understand: names, in order of the config."""
     fields = Fields(config)
     return [
         name
         for name, value in fields.values.items()
-        if _FEED_FORWARD.search(name) and name not in _UNDERSTOOD and _is_size(value)
+        if (_FEED_FORWARD.search(name) and name not in _UNDERSTOOD and _is_size(value))
+        or (name in _SIZES and not _is_readable(fields, name))
     ]
+
+
+def _is_readable(fields: Fields, name: str) -> bool:
+    try:
+        _size(fields, name)
+    except _Unread:
+        return False
+    return True
 
 
 def _is_size(value: Any) -> bool:

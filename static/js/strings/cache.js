@@ -171,7 +171,7 @@ export const attentionLens = {
   toLast: 'Go to its last step',
   play: 'Play the first step',
   sinkToken: 'token 0',
-  hint: 'Hover over a bar to see its q·k, scaling and weight.',
+  hint: 'Point at a bar to see its q·k, scaling and weight.',
   sinkNote:
     'Token 0 is an attention sink: a head’s weights must add up to 100 %, and a head with nothing relevant to read puts them there. Hide it to see the rest.',
   sinkBias: 'A learned sink that isn’t a token takes {percent} of this head.',

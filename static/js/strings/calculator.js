@@ -12,8 +12,8 @@ export const calculatorTexts = {
     number: '{label} must be {expected} (got {text}).',
     nothing: 'nothing',
     tokens: 'a whole number such as 8,192, or 128K for 131,072',
-    whole: 'a whole number',
-    any: 'a number',
+    whole: 'a whole number of 0 or more',
+    any: 'a number of 0 or more',
   },
 
   kinds: {
@@ -216,7 +216,7 @@ export const calculatorTexts = {
 
   formula: {
     title: 'The formula, with this model’s numbers',
-    hint: 'Hover over a number, or tab to it, to see what it counts.',
+    hint: 'Point at a number, or tab to it, to see what it counts.',
     none: 'No layer caches K and V per token, so nothing grows with the context.',
     group: '{layers} layers, {type}',
     perToken: 'bytes per token',

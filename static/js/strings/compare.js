@@ -138,7 +138,7 @@ export const compareLens = {
   nTokens: { one: '1 token', many: '{n} tokens' },
   summary: {
     label: 'Each lane’s cost, and its effect on the text',
-    kl: '· KL {kl}',
+    kl: '·\u00a0KL\u00a0{kl}',
     first: 'first difference: token {n}',
     firstHint: 'Show the first token where {lane} differs',
     found: '✓ hidden word found',

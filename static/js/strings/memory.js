@@ -117,7 +117,7 @@ export const memoryTexts = {
     ask: 'What about a 70B model on four H100 GPUs?',
     link: 'Open the calculator',
     href: 'calculator?model=llama-3.1-70b&gpu=h100&gpus=4&context=131072',
-    day: 'How much of a day’s requests would hit?',
+    day: 'How often would real requests hit?',
     traces: 'Replay a trace',
   },
   empty: {

@@ -9,7 +9,7 @@ export const pagesLens = {
   queue: 'Free queue',
   queueEmpty: 'Every block is in use: the next request must wait.',
   next: '↑ reused next',
-  nextEvicts: '↑ reused next: evicts its cached prefix',
+  nextEvicts: '↑ reused next, which evicts its cached prefix',
   nextMoves: '↑ reused next: its cached prefix moves to the host tier',
   waits: 'cached blocks stay here until a prompt hits them or the space is needed',
   more: '+{n}',
