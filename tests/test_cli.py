@@ -197,7 +197,8 @@ def test_a_host_that_is_none_is_one_sentence(host: str) -> None:
         server.bind(host, 0)
 
 
-def test_what_a_file_contains_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_what_a_file_contains_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     done = run_command("blocks", Path(__file__).parent / "cases" / "found" / "blocks_escape_id.json")
     assert done.code == 0
     assert "[/red]\\u202e\\x00\\x1b" in done.out

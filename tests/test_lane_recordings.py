@@ -101,5 +101,5 @@ def test_a_text_moves_no_cursor(capsys: pytest.CaptureFixture[str], path: Path) 
         lane["text"] = "sky \x1b[2J\x07 [red]blue[/red]\n\u202eé🌈"
     comparing.print_table(figures)
     out = capsys.readouterr().out
-    assert out.count("mqa: sky �[2J� [red]blue[/red] �é🌈") == 1
+    assert out.count("mqa: sky \\x1b[2J\\x07 [red]blue[/red] \\u202eé🌈") == 1
     assert "\x1b[2J" not in out
