@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 import struct
 from typing import Any
 
@@ -369,6 +370,59 @@ def test_selections_survive_the_address(page: Any) -> None:
     )
     assert found["same"]
     assert found["bad"] == [None] * 7
+
+
+def test_a_text_agrees_with_a_count_of_one(page: Any) -> None:
+    found = page.evaluate(
+        """async cases => {
+          const {fill} = await import('/static/js/ui/format.js');
+          const {plain, segments} = await import('/static/js/ui/text.js');
+          return cases.map(([text, values]) => [fill(text, values), plain(segments(text, values))]);
+        }""",
+        [[text, values] for text, values, _ in AGREEMENTS],
+    )
+    assert found == [[wanted, wanted] for _, _, wanted in AGREEMENTS]
+
+
+AGREEMENTS = [
+    ("{n} tokens are cached", {"n": 1}, "1 token is cached"),
+    ("{n} tokens are cached", {"n": 2}, "2 tokens are cached"),
+    ("{n} tokens are cached", {"n": 11}, "11 tokens are cached"),
+    ("{hit} of {n} tokens hit", {"hit": 0, "n": 1}, "0 of 1 token hit"),
+    ("needs {n} blocks and {free} are free", {"n": 1, "free": 1}, "needs 1 block and 1 is free"),
+    ("{n} full blocks lose their prefixes", {"n": 1}, "1 full block loses their prefixes"),
+    ("its {n} least recently used prefixes", {"n": 1}, "its 1 least recently used prefix"),
+    ("Median of {n} times between tokens", {"n": 1}, "Median of 1 time between tokens"),
+    ("{n} entries, {m} prefixes", {"n": 1, "m": 1}, "1 entry, 1 prefix"),
+    ("step {n} are free", {"n": 1}, "step 1 are free"),
+    ("In step {n} blocks are freed", {"n": 1}, "In step 1 blocks are freed"),
+    ("{none} tokens", {}, "{none} tokens"),
+]
+
+
+def test_every_text_of_the_page_agrees_with_a_count_of_one(page: Any) -> None:
+    """All placeholders become 1, and no text may then say `1 tokens`."""
+    texts = page.evaluate(
+        """async () => {
+          const {fill} = await import('/static/js/ui/format.js');
+          const catalogues = ['main', 'calculator', 'traces'].map(name => import(`/static/js/strings/${name}.js`));
+          const out = [], ones = new Proxy({}, {has: () => true, get: () => 1});
+          const walk = value => {
+            if (typeof value === 'string') out.push(fill(value, ones));
+            else if (value && typeof value === 'object') Object.values(value).forEach(walk);
+          };
+          (await Promise.all(catalogues)).forEach(walk);
+          return out;
+        }"""
+    )
+    assert len(texts) > 1_000
+    wrong = re.compile(
+        r"(?<!step )(?<!block )(?<!token )(?<!layer )\b1 (?!needed |over )(?:[a-zA-Z-]+ )?(?:tokens|blocks|requests|steps|entries|layers"
+        r"|lanes|heads|slots|references|positions|columns|prefixes|sequences|GPUs|bytes|hits|prompts|chunks|models|caches"
+        r"|holes|channels|events|times|groups|policies|lines|sessions|pages|queries)\b"
+    )
+    found = [text for text in texts if wrong.search(text)]
+    assert found == [], "\n".join(found)
 
 
 CAPTIONS = """async () => {

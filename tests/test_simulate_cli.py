@@ -214,7 +214,7 @@ def test_a_given_block_size_that_fits_no_request_is_said() -> None:
     assert "blocks of 512 tokens" in out
     assert err == (
         "8 of 8 requests don't match the block size of 512 tokens (request 1 has 10 hash_ids for 160 tokens). "
-        "A block size of 16 would fit.\n"
+        "A block size of 16 would fit the first 8.\n"
     )
 
 

@@ -109,7 +109,7 @@ def _kv_heads(fields: Fields, index: int, query_heads: int) -> int:
         return whole(listed[index], "num_kv_heads")
     if fields.model_type == "falcon" and not fields.flag("new_decoder_architecture"):
         return query_heads if "multi_query" in fields else 1
-    return fields.need(*KV_HEAD_NAMES) if any(name in fields for name in KV_HEAD_NAMES) else query_heads
+    return query_heads if fields.get(*KV_HEAD_NAMES) is None else fields.need(*KV_HEAD_NAMES)
 
 
 def head_dim_of(fields: Fields, query_heads: int) -> int:

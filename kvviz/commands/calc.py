@@ -73,7 +73,7 @@ def calc(
     utilisation: Annotated[float, number_option("Fraction of GPU memory to use.")] = 0.9,
     weights_dtype: Annotated[str, typer.Option(help="Dtype of the weights; values as for --dtype.")] = "bf16",
     overhead: Annotated[float, number_option("Memory per GPU reserved for other uses.", "GIB")] = 0.0,
-    host: Annotated[float, number_option("Host memory for offloaded caches; 0: 256 GiB.", "GIB")] = 0.0,
+    host: Annotated[float | None, number_option("Host memory for offloaded caches; default: 256 GiB.", "GIB")] = None,
     parameters: Annotated[int | None, whole_option("Parameter count, instead of the listed or estimated one.")] = None,
     layers: Annotated[int | None, whole_option("Custom geometry: layers with a KV cache.")] = None,
     kv_heads: Annotated[int | None, whole_option("Custom geometry: KV heads.")] = None,
@@ -106,7 +106,7 @@ def calc(
         utilisation=utilisation,
         weights_dtype=weights_dtype,
         overhead_bytes=_gib("overhead", overhead),
-        host_bytes=_gib("host", host),
+        host_bytes=_gib("host", host or 0),
     )
     numbers = {
         "layers": layers,

@@ -71,8 +71,7 @@ NOTHING_RUN = StepResult(samples=(), layers=(), layer_us=(), read_us=(), forward
 
 
 class Runner(Protocol):
-    """Computes steps and copies blocks. `window`, `cache_keys`, `max_positions` and
-    `vocab_size` describe its model.
+    """Computes steps and copies blocks. `window`, `cache_keys`, `max_positions` and `vocab_size` describe its model.
 
     The three copying methods copy all entries of whole blocks and return bytes and microseconds.
     """

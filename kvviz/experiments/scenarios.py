@@ -9,6 +9,7 @@ everything else.
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -326,10 +327,7 @@ def make_recordings(directory: Path, names: Sequence[str] = ()) -> None:
     instrumented = InstrumentedModel.of(loaded)
     directory.mkdir(parents=True, exist_ok=True)
     for scenario in [find_scenario(name) for name in names] or SCENARIOS:
-
-        def make(*arguments: object, scenario: Scenario = scenario, **options: object) -> ModelRun:
-            return ModelRun(*arguments, keep_entries=scenario.keep_entries, **options)  # type: ignore[arg-type]
-
+        make = functools.partial(ModelRun, keep_entries=scenario.keep_entries)
         performance = open_performance(scenario, instrumented, loaded.tokenizer, make)
         performance.run()
         run = performance.model_run

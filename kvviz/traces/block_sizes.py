@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kvviz.traces.trace_request import TraceRequest
 
 DEFAULT_BLOCK_SIZE = 512
+MAX_BLOCK_SIZE = 2**20
 #: Requests from which a block size is inferred.
 NUM_SAMPLED = 200
 
@@ -16,7 +17,7 @@ def fits(request: TraceRequest, size: int) -> bool:
     return len(request.hash_ids) in (-(-request.input_length // size), request.input_length // size)
 
 
-def inferred(requests: Iterable[TraceRequest]) -> int | None:
+def inferred(requests: Sequence[TraceRequest]) -> int | None:
     """The block size that fits all requests: a power of two if one does, else the smallest; None if none does.
 
     With n hashes for L tokens, ⌈L ÷ size⌉ = n means L ÷ n ≤ size < L ÷ (n − 1), and ⌊L ÷ size⌋ = n means
@@ -33,7 +34,7 @@ def inferred(requests: Iterable[TraceRequest]) -> int | None:
         if high is None or low <= high:
             power = 1 << (low - 1).bit_length()
             size = power if high is None or power <= high else low
-            if all(fits(request, size) for request in requests):
+            if size <= MAX_BLOCK_SIZE and all(fits(request, size) for request in requests):
                 return size
     return None
 
@@ -49,7 +50,7 @@ class BlockSize:
         self._is_given = given is not None
         self._is_inferred = False
         self._better: int | None = None
-        self._num_requests = self._num_misfits = 0
+        self._num_requests = self._num_misfits = self._num_sampled = 0
         self._first_misfit = ""
 
     def set(self, size: int) -> None:
@@ -60,7 +61,7 @@ class BlockSize:
         """Decide on the size from the first requests of the trace."""
         if all(fits(request, self.size) for request in sample):
             return
-        self._better = inferred(sample)
+        self._better, self._num_sampled = inferred(sample), len(sample)
         if self._better is not None and not self._is_given:
             self.size, self._is_inferred = self._better, True
 
@@ -77,13 +78,17 @@ class BlockSize:
 
     @property
     def note(self) -> str | None:
-        """What the reader of the results must know about the block size, in one or two sentences."""
-        if self._num_misfits:
-            other = f" A block size of {self._better:,} would fit." if self._better not in (None, self.size) else ""
-            return (
-                f"{self._num_misfits:,} of {self._num_requests:,} requests don't match the block size of "
-                f"{self.size:,} tokens ({self._first_misfit}).{other}"
-            )
+        """That the size is inferred, and that requests don't match it; None if there is nothing to say."""
+        sentences = []
         if self._is_inferred:
-            return f"The block size of {self.size:,} tokens is inferred from the number of hash_ids per request."
-        return None
+            sentences.append(
+                f"The block size of {self.size:,} tokens is inferred from the number of hash_ids per request."
+            )
+        if self._num_misfits:
+            sentences.append(
+                f"{self._num_misfits:,} of {self._num_requests:,} requests don't match the block size of "
+                f"{self.size:,} tokens ({self._first_misfit})."
+            )
+            if self._better not in (None, self.size):
+                sentences.append(f"A block size of {self._better:,} would fit the first {self._num_sampled:,}.")
+        return " ".join(sentences) or None

@@ -19,10 +19,9 @@ import orjson
 
 from kvviz.errors import TraceError
 from kvviz.messages import shown
-from kvviz.traces.block_sizes import NUM_SAMPLED, BlockSize
+from kvviz.traces.block_sizes import MAX_BLOCK_SIZE, NUM_SAMPLED, BlockSize
 from kvviz.traces.trace_request import TraceRequest
 
-MAX_BLOCK_SIZE = 2**20
 #: Maximum number of tokens in a prompt or an answer.
 MAX_LENGTH = 2**31 - 1
 MAX_TIMESTAMP = 2.0**53

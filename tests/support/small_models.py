@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from kvviz.config import EngineConfig
 from kvviz.engine import Engine
+from kvviz.events import BlockAllocated, Event
 from kvviz.log.event_log import EventLog
 from kvviz.model.forward import ModelRunner
 from kvviz.model.instrumented import InstrumentedModel
@@ -99,14 +100,14 @@ class PagedRun:
             self.engine.pool.free.popleft_n(config.num_blocks)
             self.engine.pool.free.append_n(order)
 
-    def _emit(self, event: object) -> int:
-        if event.type == "block_allocated":  # type: ignore[attr-defined]
-            fill_block(self.runner.cache, event.block_id)  # type: ignore[attr-defined]
-        return self.log.append(event)  # type: ignore[arg-type]
+    def _emit(self, event: Event) -> int:
+        if isinstance(event, BlockAllocated):
+            fill_block(self.runner.cache, event.block_id)
+        return self.log.append(event)
 
-    def __call__(self, token_ids: list[int], count: int, **options: object) -> list[int]:
+    def __call__(self, token_ids: list[int], count: int, **options: Any) -> list[int]:
         """Run one request to its end and return all its tokens."""
-        self.engine.add_request(token_ids, max_new_tokens=count, **options)  # type: ignore[arg-type]
+        self.engine.add_request(token_ids, max_new_tokens=count, **options)
         request = self.engine.scheduler.waiting[-1]
         handle = self.runner.model.register_forward_pre_hook(lambda *_: self._count())
         self.pieces = []

@@ -10,7 +10,7 @@ export const batchLens = {
   rest: 'between tokens: median, worst',
   add: 'Add a request',
   scenarios: 'Choose a scenario',
-  alone: 'A single request has every step to itself.',
+  alone: 'With one request, nothing competes for a step.',
   moreBelow: '↓ {n} more',
   hostSign: 'host ⇅',
   legend: {
@@ -82,7 +82,7 @@ export const batchLens = {
     prefill: { short: '{by} prefills {n}', long: 'the prefill of {by} was in the same step {step}: {n} tokens' },
     prefillMore: '{text} (and {n} more)',
     moves: { short: '{list}', long: 'blocks moved in step {step}: {list}' },
-    none: { short: 'nothing in the cache', long: 'nothing in the cache explains step {step}' },
+    none: { short: 'no cache event', long: 'no cache event explains step {step}' },
   },
   itself: 'its own next token',
   moves: {
@@ -93,7 +93,7 @@ export const batchLens = {
     forgotten: { one: '1 prefix evicted from the host', many: '{n} prefixes evicted from the host' },
   },
   did: {
-    none: 'not there yet',
+    none: 'not submitted yet',
     waiting: 'waiting',
     held: 'running, but the budget was used up',
     preempted: 'preempted, waiting to be recomputed',

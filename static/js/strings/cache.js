@@ -19,33 +19,25 @@ export const cacheLens = {
   },
   axis: {
     hit: [
-      'prefix hit: these {n} columns were already cached, so they aren’t computed',
+      'prefix hit: {n} columns were already cached, so no step computes them',
       'hit: {n} columns, not computed',
       'hit',
     ],
     prefill: [
-      'prefill wrote these {n} columns together, layer by layer',
-      'prefill wrote these {n} columns together',
+      'prefill wrote {n} columns together, layer by layer',
+      'prefill wrote {n} columns together',
       'prefill: {n} columns',
       'prefill',
     ],
     prefillChunks: [
-      'prefill wrote these {n} columns in {chunks} chunks, each layer by layer',
-      'prefill wrote these {n} columns in {chunks} chunks',
+      'prefill wrote {n} columns in {chunks} chunks, each layer by layer',
+      'prefill wrote {n} columns in {chunks} chunks',
       'prefill: {n} columns',
       'prefill',
     ],
-    prefillAhead: ['prefill will write these {n} columns together', 'prefill: {n} columns', 'prefill'],
-    prefillNow: [
-      'prefill writes these {n} columns together, layer by layer',
-      'prefill writes these {n} columns',
-      'prefill',
-    ],
-    prefillPart: [
-      'prefill has written {done} of these {n} columns, chunk by chunk',
-      'prefill: {done} of {n}',
-      'prefill',
-    ],
+    prefillAhead: ['prefill will write {n} columns together', 'prefill: {n} columns', 'prefill'],
+    prefillNow: ['prefill writes {n} columns together, layer by layer', 'prefill writes {n} columns', 'prefill'],
+    prefillPart: ['prefill has written {done} of {n} columns, chunk by chunk', 'prefill: {done} of {n}', 'prefill'],
     decode: ['decode adds one column per token', 'decode: one column per token', 'decode'],
     now: 'now',
     over: [
@@ -124,7 +116,7 @@ export const cacheLens = {
   emptyAction: 'Write a prompt',
   describe: {
     none: 'No request yet, so nothing is cached.',
-    waiting: 'Request {letter}: {n} tokens are waiting, none is cached.',
+    waiting: 'Request {letter}: {n} tokens are waiting; nothing is cached.',
     stored: 'Request {letter}: {n} tokens are cached in each of {layers} layers, in {blocks}.',
     forgotten:
       'Request {letter}: {n} tokens were computed, and {percent} of their entries are kept over {layers} layers, in {blocks}. The rest is dropped.',

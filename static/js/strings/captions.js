@@ -41,7 +41,7 @@ export const captions = {
   allocated: {
     prompt: {
       short: 'Request {request} takes {blocks} from the head of the free queue.',
-      long: 'Request {request} takes {blocks} from the head of the [free queue]: {tokens} tokens need more than its {held}.',
+      long: 'Request {request} takes {blocks} from the head of the [free queue]: its {tokens} tokens don’t fit in the {held} it has.',
       first: 'Request {request} takes {blocks} from the head of the [free queue] for its first {tokens} tokens.',
     },
     decode: {
@@ -109,8 +109,8 @@ export const captions = {
     many: '{n} of its blocks are still shared; the others',
   },
   released: {
-    short: '{whose} drop to count 0: {kept} cached, {blanked} blank again.',
-    long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed; {blanked} blank again.',
+    short: '{whose} drop to count 0: {kept} cached, {blanked} blank.',
+    long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed; {blanked} blank.',
     blank: {
       short: '{whose} are blank again.',
       long: '{whose} drop to [reference count] 0 and are blank again: none of them is full and cached.',
@@ -126,8 +126,8 @@ export const captions = {
     long: 'No layer can read positions below {start} any more: {blocks} left every [window] and are released.',
   },
   reset: {
-    short: 'The prefix cache is cleared: {n} blocks lose their prefixes.',
-    long: 'The prefix cache is cleared: {n} blocks lose their prefixes but keep their places in the [free queue].',
+    short: 'The prefix cache is cleared: {n} blocks are no longer cached.',
+    long: 'The prefix cache is cleared: {n} blocks are no longer cached. The order of the [free queue] stays.',
   },
   added: {
     short: 'Request {request} waits with {count} tokens.',
@@ -146,10 +146,10 @@ export const captions = {
   listMore: '{list} and {n} more',
   blockOne: 'block {a}',
   blockMany: 'blocks {list}',
-  nBlocks: { one: '1 full block stays', many: '{n} full blocks stay' },
+  nBlocks: { one: '1 stays', many: '{n} stay' },
   hold: { one: 'holds', many: 'hold' },
   nTokens: { one: '1 token', many: '{n} tokens' },
-  nBlank: { one: '1 is', many: '{n} are' },
+  nBlank: { one: '1 becomes', many: '{n} become' },
   need: { one: '1 block', many: '{n} blocks' },
   and: ' and ',
 };
@@ -265,7 +265,7 @@ export const servingCaptions = {
       long: '{request} isn’t admitted: the [budget] of this step is used up.',
     },
     slots: {
-      short: '{request} waits: {running} requests run, the limit.',
+      short: '{request} waits: {running} requests are running, which is the limit.',
       long: '{request} isn’t admitted: the limit of running requests is reached.',
     },
     preemption: {
@@ -281,8 +281,8 @@ export const servingCaptions = {
       long: 'Block {block} is [evicted|eviction]: of {free} free blocks, its prefix was cached first, in step {cached} (first in, first out). {others} It loses its cached prefix.',
     },
     lfu: {
-      short: 'Block {block} is evicted: it had the fewest hits, {hits}.',
-      long: 'Block {block} is [evicted|eviction]: of {free} free blocks, it had the fewest hits, {hits} (least frequently used). {others} It loses its cached prefix.',
+      short: 'Block {block} is evicted: it had the fewest hits ({hits}).',
+      long: 'Block {block} is [evicted|eviction]: of {free} free blocks, it had the fewest hits ({hits}; least frequently used). {others} It loses its cached prefix.',
     },
     random: {
       short: 'Block {block} is evicted: it was chosen at random.',
@@ -324,8 +324,8 @@ export const servingCaptions = {
       },
     },
     ends: {
-      short: 'No longer prefix than {position} tokens was ever cached.',
-      long: 'The lookup stops at token {position}: no longer prefix of this prompt was ever cached.',
+      short: 'Only its first {position} tokens were ever cached.',
+      long: 'The lookup stops at token {position}: only the tokens before it were ever cached.',
     },
     evicted: {
       short: 'The block from token {position} on was evicted in step {step}.',
@@ -372,16 +372,16 @@ export const servingCaptions = {
     long: 'The next tokens of {n} requests: {list}. Their {K} and {V} aren’t computed yet.',
   },
   again: {
-    short: '{count} tokens of {request} are recomputed.',
-    long: '{count} tokens of {request} pass through the layers together. They’re recomputed because the request lost its blocks ([preemption]).',
+    short: '{request} recomputes {count} tokens.',
+    long: '{request} recomputes {count} tokens, because it lost its blocks ([preemption]). They pass through the layers together.',
     done: {
       short: '{computed} of {total} tokens are cached again.',
       long: '{computed} of {total} tokens are cached again. The next token is sampled after the last one.',
     },
   },
   ends: {
-    short: 'Requests {requests} finish: {kept} cached, {blanked} blank again.',
-    long: 'Requests {requests} finish. Of their blocks, {kept} cached in the [free queue] and {blanked} blank again.',
+    short: 'Requests {requests} finish: {kept} cached, {blanked} blank.',
+    long: 'Requests {requests} finish. Of their blocks, {kept} cached in the [free queue] and {blanked} blank.',
   },
   reprioritised: {
     short: 'Request {request} now has priority {priority}.',

@@ -78,7 +78,7 @@ export const memoryTexts = {
     none: '{n} of {all} layers have no cache of their own: they read another layer’s entries.',
     windowsAll: 'Every layer reads the last {reach} tokens at most. Blocks that leave every window are released.',
     windowsSome:
-      '{n} layers read the last {reach} tokens at most. A block holds all layers, so it stays for the others. With one pool per layer type, a full context would take {needed}.',
+      '{n} layers read the last {reach} tokens at most. A block holds every layer, so it is kept while any layer needs it. With one pool per layer type, a full context would take {needed}.',
     codec: 'Stored as {title}, including scales.',
     codecBeside:
       'The pool has another {bytes} for recent blocks that are also stored in full precision. They aren’t counted here.',

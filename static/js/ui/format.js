@@ -1,11 +1,18 @@
 /** Fills in texts, and formats numbers. */
 import { strings } from '../strings/main.js';
+import { singular } from './agreement.js';
 
-/** Fills in a text, as plain text. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
+/** Fills in a text, as plain text that agrees with its counts. @param {string} template @param {Record<string, string|number>} [values] @returns {string} */
 export function fill(template, values = {}) {
-  return template.replace(/\{(\w+)\}/g, (whole, name) =>
-    name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : whole,
-  );
+  const [first, ...rest] = template.split(/\{(\w+)\}/);
+  let out = first;
+  for (let at = 0; at < rest.length; at += 2) {
+    const name = rest[at];
+    const value = name in values ? String(values[name]) : name === 'K' || name === 'V' ? name : `{${name}}`;
+    const next = value === '1' ? singular(rest[at + 1], out) : rest[at + 1];
+    out += value + next;
+  }
+  return out;
 }
 
 /** @param {{one: string, many: string}} text @param {number} n @returns {string} */

@@ -1,4 +1,5 @@
 /** Sentences with meaningful parts, and the text of a token. */
+import { singular } from './agreement.js';
 import { count } from './format.js';
 /** @import { Piece } from '../core/events.d.ts' */
 /** @import { Selection } from '../core/types.d.ts' */
@@ -15,7 +16,7 @@ export function segments(template, values = {}) {
   /** @type {Segment[]} */
   const out = [];
   const parts = template.split(/(\{\w+\}|\[[^\]]+\])/);
-  for (const part of parts) {
+  for (const [at, part] of parts.entries()) {
     if (part === '') continue;
     if (part[0] === '[') {
       const [text, term = text] = part.slice(1, -1).split('|');
@@ -26,7 +27,7 @@ export function segments(template, values = {}) {
       if (Array.isArray(value)) out.push(...value);
       else out.push(typeof value === 'number' ? count(value) : value);
     } else {
-      out.push(part);
+      out.push(out[out.length - 1] === '1' ? singular(part, parts[at - 2]) : part);
     }
   }
   return out;
