@@ -140,7 +140,7 @@ function evictionCaption(scene, step) {
       free: first.reason.num_free,
       others,
       cached: first.reason.cached_since_step ?? 0,
-      hits: plural(serving.evicted.hits, first.reason.num_hits ?? 0),
+      hits: first.reason.num_hits ?? 0,
     }),
     kept,
   );

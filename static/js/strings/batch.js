@@ -52,7 +52,7 @@ export const batchLens = {
   medianLong: 'Median of {n} times between tokens: {time}.',
   spikeLong: '{time} until the token of step {step}: {causes}.',
   spikesMore: 'And {n} more long waits.',
-  steps: { one: '1 step', many: '{n} steps' },
+  steps: '{n} steps',
   cause: {
     preempted: {
       short: 'preempted for {by}',
@@ -86,11 +86,11 @@ export const batchLens = {
   },
   itself: 'its own next token',
   moves: {
-    evicted: { one: '1 block evicted', many: '{n} blocks evicted' },
-    copied: { one: '1 block copied', many: '{n} blocks copied' },
-    offloaded: { one: '1 block offloaded', many: '{n} blocks offloaded' },
-    fetched: { one: '1 block fetched from the host', many: '{n} blocks fetched from the host' },
-    forgotten: { one: '1 prefix evicted from the host', many: '{n} prefixes evicted from the host' },
+    evicted: '{n} blocks evicted',
+    copied: '{n} blocks copied',
+    offloaded: '{n} blocks offloaded',
+    fetched: '{n} blocks fetched from the host',
+    forgotten: '{n} prefixes evicted from the host',
   },
   did: {
     none: 'not submitted yet',

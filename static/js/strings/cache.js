@@ -123,7 +123,7 @@ export const cacheLens = {
     over: 'Request {letter} has finished; {n} of its entries are still cached.',
     open: 'Layer {layer} is open. Highest attention: {list}.',
   },
-  blocks: { one: '1 block', many: '{n} blocks' },
+  blocks: '{n} blocks',
 };
 
 export const attentionLens = {

@@ -148,9 +148,9 @@ export const captions = {
   blockMany: 'blocks {list}',
   nBlocks: { one: '1 stays', many: '{n} stay' },
   hold: { one: 'holds', many: 'hold' },
-  nTokens: { one: '1 token', many: '{n} tokens' },
+  nTokens: '{n} tokens',
   nBlank: { one: '1 becomes', many: '{n} become' },
-  need: { one: '1 block', many: '{n} blocks' },
+  need: '{n} blocks',
   and: ' and ',
 };
 
@@ -178,7 +178,7 @@ export const servingCaptions = {
       },
     },
     kept: { one: 'It keeps its generated token', many: 'It keeps its {n} generated tokens' },
-    lost: { one: '1 token', many: '{n} tokens' },
+    lost: '{n} tokens',
     cached: {
       short: '{n} of those tokens are still cached.',
       long: '{n} of those tokens are still cached and will hit unless they’re evicted first.',
@@ -190,7 +190,7 @@ export const servingCaptions = {
     short:
       '{request} writes to block {source}, shared with {others}: it gets a copy, {source} → {block}. Count {before} → {after}.',
     long: '{request} is about to write to block {source}, shared with {others}, so it gets its own copy, {source} → {block} ([copy-on-write]). {n} used, {bytes} copied in {time}. The [reference count] of {source} goes {before} → {after}.',
-    entries: { one: '1 entry', many: '{n} entries' },
+    entries: '{n} entries',
     nobody: 'other requests',
     more: { short: 'Also copied for {requests}.', long: 'Also copied for {requests}.' },
   },
@@ -253,7 +253,7 @@ export const servingCaptions = {
       short: '{request} branches off {parent}, which has released its blocks, and waits.',
       long: 'Request {request} branches off {parent} at token {position}. {parent} has finished and released its blocks, so {count} tokens wait. Cached ones will hit; the rest is recomputed.',
     },
-    count: { one: '1 block', many: '{n} blocks' },
+    count: '{n} blocks',
   },
   blocked: {
     blocks: {
@@ -288,7 +288,6 @@ export const servingCaptions = {
       short: 'Block {block} is evicted: it was chosen at random.',
       long: 'Block {block} is [evicted|eviction]: it was chosen at random from {free} free blocks. {others} It loses its cached prefix.',
     },
-    hits: { one: '1', many: '{n}' },
     order: { lru: 'least recently used first', fifo: 'first cached first', lfu: 'fewest hits first', random: 'random' },
     many: '{request} need {need}, so {n} cached blocks are [evicted|eviction] in [free queue] order ({order}): {list}. They lose their cached prefixes.',
   },

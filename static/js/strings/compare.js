@@ -47,8 +47,8 @@ export const compareCaptions = {
       long: 'The policy {policy} [drops|forgetting] {n} of {request}, chosen per layer and head. No later query reads them.',
     },
     freed: { short: 'Now empty and released: {blocks}.', long: 'Nothing is left in {blocks}, so they’re released.' },
-    nTokens: { one: '1 token', many: '{n} tokens' },
-    nEntries: { one: '1 entry', many: '{n} entries' },
+    nTokens: '{n} tokens',
+    nEntries: '{n} entries',
   },
   noCache: {
     short: 'Without a cache, all {blocks} blocks are released.',
@@ -135,7 +135,7 @@ export const compareLens = {
     exactNote:
       'Exact: the most probable token is always the reference’s, and no logit differs by more than {limit} (rounding).',
   },
-  nTokens: { one: '1 token', many: '{n} tokens' },
+  nTokens: '{n} tokens',
   summary: {
     label: 'Each lane’s cost, and its effect on the text',
     kl: '·\u00a0KL\u00a0{kl}',

@@ -74,7 +74,7 @@ export const memoryTexts = {
     times: '×',
     plus: '+',
     equals: '=',
-    nBlocks: { one: '1 block', many: '{n} blocks' },
+    nBlocks: '{n} blocks',
     none: '{n} of {all} layers have no cache of their own: they read another layer’s entries.',
     windowsAll: 'Every layer reads the last {reach} tokens at most. Blocks that leave every window are released.',
     windowsSome:
@@ -99,8 +99,8 @@ export const memoryTexts = {
     stored: '{bytes} per layer, as stored',
     tokens: 'The total, for {n}',
     wasted: '{n} are empty in held blocks',
-    nTokens: { one: '1 token', many: '{n} tokens' },
-    nSlots: { one: '1 slot', many: '{n} slots' },
+    nTokens: '{n} tokens',
+    nSlots: '{n} slots',
   },
   beside: {
     title: 'Side by side',

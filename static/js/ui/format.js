@@ -15,9 +15,10 @@ export function fill(template, values = {}) {
   return out;
 }
 
-/** @param {{one: string, many: string}} text @param {number} n @returns {string} */
+/** Fills `{n}` in a text. A text that doesn't just agree with its count has both forms.
+ * @param {string|{one: string, many: string}} text @param {number} n @returns {string} */
 export function plural(text, n) {
-  return (n === 1 ? text.one : text.many).replace('{n}', count(n));
+  return fill(typeof text === 'string' ? text : n === 1 ? text.one : text.many, { n: count(n) });
 }
 
 /** 46,080. @param {number} n @returns {string} */

@@ -54,15 +54,14 @@ function causeText(cause, length = 'long') {
 
 /** @param {number} n */
 function steps(n) {
-  return n === 1 ? t.steps.one : fill(t.steps.many, { n });
+  return fill(t.steps, { n });
 }
 
 /** @param {BatchStep['moves']} moves @returns {string} */
 function movesText(moves) {
   const parts = [];
   for (const name of /** @type {const} */ (['evicted', 'copied', 'offloaded', 'fetched', 'forgotten']))
-    if (moves[name] > 0)
-      parts.push(moves[name] === 1 ? t.moves[name].one : fill(t.moves[name].many, { n: moves[name] }));
+    if (moves[name] > 0) parts.push(fill(t.moves[name], { n: moves[name] }));
   if (moves.bytes > 0) parts.push(bytes(moves.bytes));
   return parts.join(', ');
 }

@@ -67,7 +67,7 @@ export function describeCache({ request, stages }, numLayers, layer, list) {
   if (request.state === 'finished') return fill(t.over, { letter, n: stages.after.numStored });
   if (stages.after.numStored === 0) return fill(t.waiting, { letter, n: request.tokens.length });
   const numBlocks = request.table.filter((block) => block >= 0).length;
-  const blocks = fill(numBlocks === 1 ? texts.cache.blocks.one : texts.cache.blocks.many, { n: numBlocks });
+  const blocks = fill(texts.cache.blocks, { n: numBlocks });
   const { gone } = stages.after;
   const kept = gone ? Math.max(0, request.numComputed - goneTokens(request)) : 0;
   const stored = gone

@@ -84,7 +84,7 @@ function slabNotes({ world, computed }, { slabs, capacity, full, context }) {
     used: count(used),
     free: count(capacity - slots),
     context: count(context),
-    holes: fill(holes.length === 1 ? t.holes.one : t.holes.many, { n: holes.length }),
+    holes: fill(t.holes, { n: holes.length }),
   };
   return (full ? t.slabsHintFull : t.slabsHint).map((text) => fill(text, values));
 }

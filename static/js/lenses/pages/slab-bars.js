@@ -182,7 +182,7 @@ function letter(context, palette, text, request, x, y, width, height) {
 function figures(context, palette, area, y, slab, paged, refused, stacked) {
   const t = texts.pages;
   const small = palette.px('text-xs');
-  const blocks = fill(paged.numBlocks === 1 ? t.blocks.one : t.blocks.many, { n: paged.numBlocks });
+  const blocks = fill(t.blocks, { n: paged.numBlocks });
   const note = paged.use.reserved > 0 ? fill(t.paged, { blocks, slots: count(paged.use.reserved) }) : t.none;
   context.textBaseline = 'top';
   context.textAlign = 'left';
