@@ -553,7 +553,7 @@ def test_a_lane_without_a_cache_counts_its_own_work(page: Any) -> None:
     sampled = sum(event["type"] == "token_sampled" for _, _, event in records)
     kept = len(added["token_ids"]) + sampled - 1
     assert written > kept
-    assert said == f"{written:,} without a cache · {kept:,} with one"
+    assert said == f"{written:,} without a cache · {kept:,} with a cache"
 
 
 def test_a_phone_shows_every_lane_above_the_fold(page: Any, four: Log) -> None:

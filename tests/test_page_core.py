@@ -468,7 +468,7 @@ def test_every_decision_has_its_sentence(page: Any, seed: int, eviction: str, pr
     whole = " ".join(text for sentences in texts.values() for text in sentences)
     parts = ["in the budget", "isn’t admitted", "from the host tier in", "branches off"]
     if preemption == "swap":
-        parts += ["the host tier returns its", "The host tier takes its", "(least frequently used)", "Count 2 → 1"]
+        parts += ["the host tier returns its", "The host tier takes its", "least frequently used)", "Count 2 → 1"]
     else:
         parts += ["must be recomputed", "It keeps its"]
     for part in parts:

@@ -528,7 +528,7 @@ def test_a_recording_is_opened_and_saved_and_a_damaged_one_is_refused(
 def test_a_link_to_a_session_that_is_gone_falls_back_and_says_so(open_view: Any, live: Running) -> None:
     view = open_view(f"{live.url}/?session=nobody&step=3")
     view.until(lambda state: state["kind"] == "live")
-    assert "no longer exists" in view.page.inner_text("#banner")
+    assert "has ended" in view.page.inner_text("#banner")
     view.close()
 
 

@@ -19,7 +19,7 @@ export const cacheLens = {
   },
   axis: {
     hit: [
-      'prefix hit: {n} columns were already cached, so no step computes them',
+      'prefix hit: {n} columns were already cached, so they aren’t computed again',
       'hit: {n} columns, not computed',
       'hit',
     ],

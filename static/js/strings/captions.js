@@ -110,14 +110,14 @@ export const captions = {
   },
   released: {
     short: '{whose} drop to count 0: {kept} cached, {blanked} blank.',
-    long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed; {blanked} blank.',
+    long: '{whose} drop to [reference count] 0: {kept} cached in the [free queue] until a prompt hits them or the space is needed, and {blanked} blank.',
     blank: {
       short: '{whose} are blank again.',
       long: '{whose} drop to [reference count] 0 and are blank again: none of them is full and cached.',
     },
     cached: {
       short: 'Its blocks are released: {kept} cached.',
-      long: '{whose} drop to [reference count] 0. {kept} cached in the [free queue] until a prompt hits them or the space is needed.',
+      long: '{whose} drop to [reference count] 0: {kept} cached in the [free queue] until a prompt hits them or the space is needed.',
     },
     shared: { short: 'Its blocks are still in use.', long: 'Its blocks are still in use by other requests.' },
   },

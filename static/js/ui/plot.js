@@ -67,10 +67,14 @@ export class Plot {
     this.controls = h(
       'div',
       { class: 'cluster plot-controls', role: 'group', 'aria-label': `${t.controls}: ${label}` },
-      this.#button(t.zoomIn, () => this.zoom(ZOOM)),
-      this.#button(t.zoomOut, () => this.zoom(1 / ZOOM)),
-      this.#button(t.reset, () => this.reset()),
-      h('span', { class: 'small-note plot-save' }, t.export),
+      h(
+        'span',
+        { class: 'cluster plot-zoom' },
+        this.#button(t.zoomIn, () => this.zoom(ZOOM)),
+        this.#button(t.zoomOut, () => this.zoom(1 / ZOOM)),
+        this.#button(t.reset, () => this.reset()),
+      ),
+      h('span', { class: 'small-note' }, t.export),
       /** @type {Format[]} */ (['png', 'svg', 'csv', 'json']).map((format) =>
         this.#button(t[format], () => void this.export(format), t.exportHint[format]),
       ),

@@ -150,6 +150,7 @@ export class AttentionFrame {
     const latent = geometry?.cache === 'latent';
     drawChips(context, palette, space, chipsOf(picture, picture.stages.after, edges, 1, this.history, ui.shown));
     drawBrackets(context, palette, space, brackets, rows, latent, latent ? texts.attention.latent : texts.attention.kv);
+    this.#boundary(context); // below the labels
     const most = this.#most(turn);
     let numTokens = 0;
     for (const row of rows) {
@@ -168,7 +169,6 @@ export class AttentionFrame {
     }
     if (numTokens === 0) this.#quiet(context, rows);
     drawPositions(context, palette, space, edges, numTokens);
-    this.#boundary(context);
     this.#drawPointed(stack.clear('motion'), pointed);
   }
 

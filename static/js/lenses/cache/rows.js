@@ -79,10 +79,8 @@ export function layoutRows(space, weights) {
   const { numLayers, top, height, unit } = space;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const others = Math.max(1, numLayers - total);
-  const exact = Math.max(
-    1.5,
-    Math.min((height - space.openHeight * total) / others, (space.openHeight * MOST_CLOSED) / Math.max(total, 1e-9)),
-  );
+  const most = total > 0 ? (space.openHeight * MOST_CLOSED) / total : Infinity;
+  const exact = Math.max(1.5, Math.min((height - space.openHeight * total) / others, most));
   const base = exact >= 4 ? Math.floor(exact / unit) * unit : exact;
   const open = total > 0 ? (height - base * (numLayers - total)) / total : base;
   const closed = closedStrip(base, unit);

@@ -108,11 +108,12 @@ export function speedChart(data, chosen, context, measured, width) {
   const traces = data.models.flatMap(({ model_id, name, points, capacity, crossing, max_context: limit }, index) => {
     const strong = model_id === chosen;
     const color = strong ? 'var(--ink)' : `var(--lane-${index % FORMS.length})`;
+    const here = points.find((point) => point.context === context); // the context of the figures above
     const cut = points.filter((point) => capacity === null || point.context <= capacity).length;
     /** @type {(part: StepBound[], more: Record<string, any>) => Record<string, any>} */
     const line = (part, more) => ({
       ...lineOf(
-        `${name} ${three(points[0].tokens_per_s)}`,
+        here ? `${name} ${three(here.tokens_per_s)}` : name,
         part.map((point) => point.context),
         part.map((point) => point.tokens_per_s),
         color,
