@@ -115,12 +115,18 @@ export class BatchFrame {
     const context = stacks.rows.clear('row-marks');
     const below = stacks.charts.clear('chart-marks');
     const rowsHeight = Math.min(stacks.rows.height, rows.length * space.rowHeight - scrollTop);
-    if (space.wide) this.#moment(context, columns, moment, step, 0, rowsHeight);
-    else
-      rows.forEach((_, i) =>
-        this.#moment(context, columns, moment, step, i * space.rowHeight - scrollTop + space.barTop, space.barHeight),
-      );
-    this.#moment(below, columns, moment, step, 0, space.axisY);
+    if (space.wide) {
+      this.#moment(context, columns, moment, step, 0, rowsHeight);
+      this.#moment(below, columns, moment, step, 0, space.axisY);
+    } else {
+      // Texts stand between the bars and between the charts.
+      rows.forEach((_, i) => {
+        const top = i * space.rowHeight - scrollTop + space.barTop;
+        this.#moment(context, columns, moment, step, top + 1, space.barHeight - 2);
+      });
+      for (const band of [space.budget, space.pool, space.host])
+        if (band) this.#moment(below, columns, moment, step, band.y, band.height);
+    }
     const { shown } = ui;
     const chosen = rows.findIndex((request) => shown !== null && 'request' in shown && shown.request === request.id);
     if (chosen >= 0) {
